@@ -5,9 +5,9 @@ The same text serves nvcc, which also compiles its host part, and NVRTC, which s
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kgen.backends import cuda_partials as partials
 from kgen.backends import scan_launches
@@ -18,6 +18,7 @@ from kgen.backends.cuda_layouts import SPLATS, TYPES, Groups, Layout, Operand, R
 from kgen.backends.cuda_maps import CudaMap, MapPrinter, divides, reaches_rows, row_index, span_index
 from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, persists, row_operands
 from kgen.backends.cuda_scans import CudaScans, ScanPrinter
+from kgen.backends.keyed import row_sums
 from kgen.backends.sorts import SortUnit
 from kgen.backends.text import Text, brought, called, functions, library, source, spelled, wrapped
 from kgen.backends.units import Accumulator, RowUnit, ScanUnit, Tensor, Unit
@@ -279,11 +280,18 @@ class Cuda(CFamily):
             )
             near = len(unit.taps), below, own, reaches, row, divides(unit), along
             made.append(Layout(name, unit.dims, variables, operands, p.scalars, numbers, *near))
-        return tuple(made)
+        return tuple(with_sums(render, made))
 
     def workspaces(self, kernel: Kernel) -> tuple[Workspace, ...]:
         """What the passes of a kernel leave for one another."""
         return Render(self, kernel).plan.workspaces
+
+
+def with_sums(render: Render, units: list[Layout | RowLayout | SortLayout]) -> Iterator[Layout | RowLayout | SortLayout]:
+    """Units, those that sort each row's keys with what their order is read for alone, if that is one reduction."""
+    declared = {o.name: o.dtype for unit in units for o in unit.operands}
+    for k, unit in enumerate(units):
+        yield replace(unit, sums=row_sums(render.passes, k, declared)) if isinstance(unit, SortLayout) and unit.axis is not None else unit
 
 
 def pairs(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kgen.backends.keyed import RowSums
 from kgen.ir import Let
 from kgen.passes import Scalar
 from kgen.types import DTYPES, INT, Dims, literal_size
@@ -213,19 +214,42 @@ class ScanLayout(RowLayout):
     partial: int
 
 
+#: What kernels that sort may write, in the order in which they take it.
+PARTS = ("order", "keys", "begin", "end")
+
+
 @dataclass(frozen=True)
 class SortLayout:
     """A pass that sorts, by the names of tensors: the positions along the last but one of its dims by their `keys`, which count along the
     last; `written` are the order, and where in it each key begins and ends.  Where each row has keys of its own, they lie along the `axis`
-    of their tensor (from its end), and `written` are the order and the keys in it."""
+    of their tensor (from its end), and `written` are the order and the keys in it;
+    `sums` is what these are read for, if that is one reduction."""
 
     dims: Dims
     keys: str
     written: dict[str, str]
     axis: int | None = None
+    sums: RowSums | None = None
     operands: tuple[RowOperand, ...] = ()
     scalars: tuple[Scalar, ...] = ()
     numbers: tuple[Let, ...] = ()
+
+    @property
+    def tensors(self) -> list[str]:
+        """What a kernel takes: the keys, then for each of `PARTS` what is written, the keys again for what is not; then what is reduced,
+        and into what."""
+        reduced = [self.sums.value[0], self.sums.result[0]] if self.sums else []
+        return [self.keys, *[self.written.get(part, self.keys) for part in PARTS], *reduced]
+
+    @staticmethod
+    def scalar_dtypes(binding: dict[str, str]) -> tuple[str, ...]:
+        """Of the numbers that it takes: none."""
+        return ()
+
+
+def pointed(unit: Layout | RowLayout | SortLayout) -> list[str]:
+    """The names of the tensors that a unit's kernels take, in their order."""
+    return unit.tensors if isinstance(unit, SortLayout) else [o.name for o in unit.operands if o.role != "index"]
 
 
 def stored(s: Scalar) -> bool:

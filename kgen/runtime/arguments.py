@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -482,6 +482,18 @@ def _shares_elements(t: Any) -> bool:
             return True
         room = step * (size - 1) + room
     return False
+
+
+def index_strides(dims: Dims, shape: Sequence[int], counted: str) -> list[int]:
+    """The strides of a position in some dims together ("N", or "..., N"), as in a dense tensor of these, over a pass's dims, of which the
+    leading ones come first."""
+    lead = len(shape) - sum(d != ELLIPSIS for d in dims)
+    axes = {d: [k] for k, d in zip(range(lead, len(shape)), (d for d in dims if d != ELLIPSIS), strict=True)}
+    strides, step = [0] * len(shape), 1
+    for d in reversed(counted.split(", ")):
+        for k in reversed(range(lead) if d == ELLIPSIS and d in dims else axes.get(d, ())):
+            strides[k], step = step, step * shape[k]
+    return strides
 
 
 def span(t: Any) -> tuple[int, int]:

@@ -495,8 +495,10 @@ def cuda_lesson(launcher: Any, plan: Any, call: Any) -> Lesson | None:
     """What `nvrtc.Launcher` launched in a call: for each unit its layout, its pointers and its numbers."""
     from kgen.backends.cuda_layouts import SortLayout  # here, since a call that is recalled needs no layouts
 
-    if any(isinstance(unit, SortLayout) for unit in launcher.units):
+    if any(isinstance(unit, SortLayout) and made is None for unit, made in zip(launcher.units, call.launched, strict=True)):
         return None  # torch sorts, and allocates for that
+    if any(w.view is not None for w in launcher.workspaces):
+        return None
     index, first = dict(plan.index), plan.tensors + len(plan.makes)
     makes: list[tuple[Any, Any, Any]] = []
     for name, made in call.memory(launcher.workspaces).items():

@@ -15,20 +15,21 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from kgen.backends.cuda import SPLATS, Cuda, Layout, RowLayout, RowOperand, ScanLayout, SortLayout
-from kgen.backends.cuda_layouts import Groups
+from kgen.backends.cuda_layouts import Groups, pointed
 from kgen.backends.launches import MAP_MANY, MOST_READINGS, WINDOW_LANES, map_rows, pieces, window_rows
 from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import evaluate, to_dtype
 from kgen.ir import exact
-from kgen.runtime import driver, persistent, rounds, rows, scans, tiles, tuned
+from kgen.runtime import driver, keys, persistent, rounds, rows, scans, tiles, tuned
+from kgen.runtime.arguments import index_strides
 from kgen.runtime.asides import aside
 from kgen.runtime.driver import THREADS, Function, arch_of, available, context, identity, preload, version
 from kgen.runtime.limits import MAX_GRID, limits
 from kgen.runtime.recall import packed, unpacked
 from kgen.runtime.sorts import sort
 from kgen.runtime.verified import verify_map
-from kgen.types import DTYPES, ELLIPSIS, FLOAT, Dims, Number
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, Number
 
 OPTIONS: tuple[str, ...] = ("-std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false")
 UINT_MAX = 2**32 - 1
@@ -465,7 +466,7 @@ class Launcher:
         assert isinstance(target, Cuda)
         self.kernel, self.units = kernel, target.layout(kernel)
         self.workspaces = target.workspaces(kernel)
-        self.pointers = [[o.name for o in unit.operands if o.role != "index"] for unit in self.units]
+        self.pointers = [pointed(unit) for unit in self.units]
         self.grouped = [unit.groups if isinstance(unit, Layout | RowLayout) else () for unit in self.units]
         self.numbers = [p.name for p in kernel.params if not p.is_tensor]
         self.derived: dict[Any, Any] = {}
@@ -475,6 +476,8 @@ class Launcher:
             return found[1] if found else None
 
         self.run = CudaLauncher(target.render(kernel), self.units, lookup, lambda key, data: disk.write(key, ".cubin", data))
+        self.sorts = [unit for unit in self.units if isinstance(unit, SortLayout)]
+        self.orders = CudaLauncher(keys.source(), (), lookup, self.run.save) if self.sorts else self.run
 
     def __call__(self, call: Any) -> None:
         """`call` is a `kgen.runtime.arguments.Call` whose tensors lie on one CUDA device."""
@@ -500,7 +503,7 @@ class Launcher:
             launches = call.ready[key] = [self.prepared(k, call, tensors, index) for k in range(len(self.units))]
         call.launched = launches
         for unit, made, own in zip(self.units, launches, places, strict=True):
-            if isinstance(unit, SortLayout):
+            if made is None and isinstance(unit, SortLayout):
                 sort(tensors[unit.keys], {part: tensors[name] for part, name in unit.written.items()}, unit.axis, call.size(unit.dims[-1]))
             elif made is not None:
                 made.start(own, index, stream, lambda size: torch.empty(size, dtype=torch.uint8, device=call.device))
@@ -543,7 +546,7 @@ class Launcher:
         gathers: list[tuple[int, int]] = []
         for o in unit.operands:
             if o.role == "index":
-                operands.append((0, [_index_strides(part, shape, o.name) for part, shape in zip(parts, shapes, strict=True)], 0))
+                operands.append((0, [index_strides(part, shape, o.name) for part, shape in zip(parts, shapes, strict=True)], 0))
                 continue
             tensor = tensors[o.name]
             without = o.dim if isinstance(o, RowOperand) else ""
@@ -553,11 +556,20 @@ class Launcher:
                 gathers.append((sizes[without], call.stride_along(tensor, o.dims, without)))
         return Taken(sizes, shapes, operands, gathers)
 
+    def sorted(self, found: keys.Sorting, arch: str) -> Launch:
+        """The launches of a pass that sorts."""
+        return Launch(tuple([Started(self.orders.function(name, arch), *rest) for name, *rest in found.steps]), found.keys, (), found.work)
+
     def prepared(self, k: int, call: Any, tensors: dict[str, Any], index: int) -> Launch | None:
         """The launches of unit number k for a call's sizes, strides, alignments and numbers."""
         unit = self.units[k]
-        if isinstance(unit, SortLayout):
-            return None
+        if self.sorts:
+            arch = self.orders.arch or arch_of(index)
+            if isinstance(unit, SortLayout):
+                return (found := keys.launches(unit, call, tensors, arch)) and self.sorted(found, arch)
+            if any(u.sums and u.sums.unit == k and keys.reducing(u, call, tensors, arch) for u in self.sorts):
+                return None
+        assert not isinstance(unit, SortLayout)
         sizes, shapes, operands, gathers = self.taken(k, call, tensors)
         scalars = list(zip(number_values(unit, call.given, sizes), unit.scalar_dtypes(call.binding), strict=True))
         binding = tuple(call.binding[v] for v in unit.variables)
@@ -569,18 +581,6 @@ class Launcher:
             return self.run.over(k, binding, shapes[0], [(place, steps[0], size) for place, steps, size in operands], scalars, index, turns)
         rowed = [(place, tuple(outer), tuple(inner), size) for place, (outer, inner), size in operands]
         return self.run.rows(k, binding, shapes[0], shapes[1], rowed, gathers, scalars, index, turns)
-
-
-def _index_strides(dims: Dims, shape: Sequence[int], counted: str) -> list[int]:
-    """The strides of a position in some dims together ("N", or "..., N"), as in a dense tensor of these, over a pass's dims, of which the
-    leading ones come first."""
-    lead = len(shape) - sum(d != ELLIPSIS for d in dims)
-    axes = {d: [k] for k, d in zip(range(lead, len(shape)), (d for d in dims if d != ELLIPSIS), strict=True)}
-    strides, step = [0] * len(shape), 1
-    for d in reversed(counted.split(", ")):
-        for k in reversed(range(lead) if d == ELLIPSIS and d in dims else axes.get(d, ())):
-            strides[k], step = step, step * shape[k]
-    return strides
 
 
 __all__ = [

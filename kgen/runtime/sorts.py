@@ -34,4 +34,5 @@ def ordered_keys(keys: Any, count: int) -> tuple[Any, Any]:
     import torch
 
     keys = torch.where((keys < 0) | (keys >= count), count, keys)
-    return torch.sort(keys.to(torch.int32) if count < 2**31 - 1 else keys, dim=-1, stable=True)  # a radix sort of half the bits
+    narrow = next((dtype for dtype in (torch.uint8, torch.int16, torch.int32) if count <= torch.iinfo(dtype).max), keys.dtype)
+    return torch.sort(keys.to(narrow), dim=-1, stable=True)  # a radix sort goes over all bits of a dtype

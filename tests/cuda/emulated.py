@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from kgen import check, syntax
-from kgen.runtime import arguments, nvrtc, rows
+from kgen.runtime import arguments, keys, nvrtc, rows
 from kgen.runtime.nvrtc_lists import ListLauncher
 from tests.headers import LINKER
 
@@ -56,6 +56,11 @@ static unsigned tickets_given;
 static unsigned atomicAdd(unsigned* p, unsigned by) {
     if (tickets_given++ >= most_tickets) return 0x7fffffff;
     const unsigned old = *p;
+    *p += by;
+    return old;
+}
+static unsigned long long atomicAdd(unsigned long long* p, unsigned long long by) {
+    const unsigned long long old = *p;
     *p += by;
     return old;
 }
@@ -109,6 +114,16 @@ static unsigned __shfl_up_sync(unsigned, unsigned word, unsigned by, unsigned wi
 static unsigned __shfl_sync(unsigned, unsigned word, unsigned lane, unsigned width = 32) {
     return shuffled(word, threadIdx.x / width * width + lane);
 }
+static unsigned __match_any_sync(unsigned, unsigned word) {
+    const unsigned me = threadIdx.x;
+    fibers[me].word = word;
+    together(me);
+    unsigned alike = 0;
+    for (unsigned l = 0; l < 32; l++) alike |= unsigned(fibers[me / 32 * 32 + l].word == word) << l;
+    together(me);
+    return alike;
+}
+static int __popc(unsigned u) { return __builtin_popcount(u); }
 static unsigned __cvta_generic_to_shared(const void* p) { return unsigned((const unsigned char*)p - row_memory); }
 static unsigned char* shared_at(unsigned place) { return row_memory + int(place); }  // a kernel's own arrays stand before or behind
 static void copy_later(unsigned to, const void* from, unsigned bytes = 16) {
@@ -400,12 +415,28 @@ class EmulatedLists:
         self.launcher.launch(call, 0, 0)
 
 
+class EmulatedOrders:
+    """Stands for the launcher of the kernels that sort: each is built when it is first needed, once in a process."""
+
+    arch = "sm_80"
+    libraries: dict[str, tempfile.TemporaryDirectory] = {}
+    functions: dict[str, Any] = {}
+
+    def function(self, expression: str, arch: str) -> Any:
+        if expression not in self.functions:
+            folder = self.libraries[expression] = tempfile.TemporaryDirectory(prefix="emulated-")
+            library = kernels(Path(folder.name) / "keys.cpp", keys.source(), [expression])
+            self.functions[expression] = started(library, "launch_0")
+        return self.functions[expression]
+
+
 class Emulated(nvrtc.Launcher):
     """A kernel's launcher for tensors on the CPU; `calls` are the calls that it is built for (None: a call builds what it needs)."""
 
     def __init__(self, text: str, folder: Path, *calls: tuple[Any, ...]):
         super().__init__(check.check(syntax.parse(text, "emulated.k")))
         self.run.arch = "sm_80"
+        self.orders = EmulatedOrders()  # type: ignore[assignment]
         found: dict[str, None] = {}
         self.run.function = lambda expression, _: found.setdefault(expression) or (lambda *launched: None)  # type: ignore[method-assign]
         for args in calls:

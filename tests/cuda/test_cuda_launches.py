@@ -24,6 +24,7 @@ from kgen.grad import backward
 from kgen.parts import over_parts
 from kgen.resources import resource
 from kgen.runtime import nvrtc, persistent, rounds, rows, tiles, tuned
+from kgen.runtime.arguments import index_strides
 from kgen.show import show
 from kgen.types import DTYPES, ELLIPSIS
 from tests.cuda.host import HOST_TYPES
@@ -364,7 +365,7 @@ class Call:
         self.sizes, self.pointers, self.given = sizes, dict[str, tuple[int, list[int]]](), []
         for o in unit.operands:
             if o.role == "index":
-                strides = [s for part, own in zip(parts, (self.outer, self.inner), strict=True) for s in nvrtc._index_strides(part, own, o.name)]
+                strides = [s for part, own in zip(parts, (self.outer, self.inner), strict=True) for s in index_strides(part, own, o.name)]
                 self.given.append((0, strides, 0))
                 continue
             dtype = o.dtype if o.dtype in DTYPES else binding[o.dtype] if o.dtype in binding else "f64" if "f64" in binding.values() else "f32"

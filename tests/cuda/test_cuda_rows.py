@@ -20,8 +20,8 @@ from kgen.backends.cuda import RowLayout
 from kgen.backends.shared import declared
 from kgen.grad import backward, differentiable
 from kgen.runtime import rows
+from kgen.runtime.arguments import index_strides
 from kgen.runtime.limits import limits
-from kgen.runtime.nvrtc import _index_strides
 from tests.cuda.test_cuda_source import SPECS, TO_PTX, fewer_variants, kernel, needs_nvcc, nvcc, source
 
 MIXED = """mixed(x: T[K, G], k: bool[G], t: i64[K], w: U[W]) -> (y: bool[K], z: i64[K], h: T[K], i: i64[], p: f32[K])
@@ -287,8 +287,8 @@ def test_schedules():
 
 
 def test_positions_count_the_leading_dims_together():
-    assert _index_strides(("...", "N"), (2, 3, 5), "...") == [3, 1, 0]
-    assert _index_strides(("...", "N"), (2, 3, 5), "N") == [0, 0, 1]
+    assert index_strides(("...", "N"), (2, 3, 5), "...") == [3, 1, 0]
+    assert index_strides(("...", "N"), (2, 3, 5), "N") == [0, 0, 1]
 
 
 def test_a_pass_follows_the_operand_that_moves_most() -> None:
