@@ -564,7 +564,7 @@ class Launcher:
         """The launches of unit number k for a call's sizes, strides, alignments and numbers."""
         unit = self.units[k]
         if self.sorts:
-            arch = self.orders.arch or arch_of(index)
+            arch = self.run.arch or arch_of(index)
             if isinstance(unit, SortLayout):
                 return (found := keys.launches(unit, call, tensors, arch)) and self.sorted(found, arch)
             if any(u.sums and u.sums.unit == k and keys.reducing(u, call, tensors, arch) for u in self.sorts):

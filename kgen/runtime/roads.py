@@ -14,6 +14,7 @@ from kgen.backends.keyed import reduction
 from kgen.check import Kernel
 from kgen.passes import Sort
 from kgen.runtime import keys
+from kgen.types import resolve_named
 
 
 def sorted_along(kernel: Kernel) -> frozenset[str]:
@@ -30,7 +31,7 @@ def reduced_at_once(kernel: Kernel, call: Any) -> bool:
     """Whether CUDA's blocks reduce what stands beside each row's keys where they sort these (`kgen/runtime/keys.py`)."""
     from kgen import pipeline
 
-    passes = pipeline.plan(kernel, call.binding).passes
+    passes = pipeline.plan(kernel, {v: resolve_named(dtype, {}) for v, dtype in call.binding.items()}).passes
     sorts = [(k, p) for k, p in enumerate(passes) if isinstance(p, Sort) and p.rows]
     return all(reduction(passes, k) is not None and call.size(p.dims[-1]) <= keys.TABLE for k, p in sorts)
 

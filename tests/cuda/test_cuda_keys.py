@@ -93,7 +93,8 @@ def test_kernels_agree_with_f64_and_have_the_bits_of_torchs_sort(name: str, tmp_
 ])  # fmt: skip
 def test_blocks_reduce_what_alone_is_read_in_an_order(text: str, alone: bool) -> None:
     """Then few keys are not compared one by one; of a table that has no room they are."""
-    kernel = kgen.loads(f"of(x: f32[M, K], i: i64[M, K], like: i8[N]) -> y: f32[M, N]\n\n{text}\n").kernel
+    dtype, wide = ("f32", "f32") if alone else ("T", "T32")
+    kernel = kgen.loads(f"of(x: {dtype}[M, K], i: i64[M, K], like: i8[N]) -> y: {wide}[M, N]\n\n{text}\n").kernel
     for n, sorted_ in ((9, alone), (keys.TABLE + 1, False)):
         call = arguments.bind(kernel, (torch.ones(2, 3), torch.zeros(2, 3, dtype=torch.int64), torch.zeros(n, dtype=torch.int8)), {}, None)
         assert (roads.taken(kernel, call, "cuda") is kernel) == sorted_
