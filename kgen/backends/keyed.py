@@ -35,11 +35,12 @@ class RowSums:
 
 def reduction(passes: Sequence[Pass], number: int) -> tuple[int, Let, Let] | None:
     """The pass that alone reads the order that pass `number` makes of each row's keys, by its number, with what it reduces and the
-    reduction that it stores, where that is all that it does; else None."""
+    reduction that it stores, where that is all that it does; else None.  It is the next pass, so that what it reads is there
+    when keys are sorted."""
     sorts = passes[number]
     written = {s.result for s in sorts.stores}
     readers = [k for k, p in enumerate(passes) if written & {t.name for t in p.loads}]
-    p = passes[readers[0]] if len(readers) == 1 else None
+    p = passes[number + 1] if readers == [number + 1] else None
     if not isinstance(sorts, Sort) or not sorts.rows or not isinstance(p, Reduce) or len(p.stores) != 1:
         return None
     keyed = [let for let in p.lets if let.expr.name == "keyed"]

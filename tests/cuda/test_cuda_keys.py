@@ -101,6 +101,14 @@ def test_blocks_reduce_what_alone_is_read_in_an_order(text: str, alone: bool) ->
         assert roads.taken(kernel, call, "cpp") is not kernel
 
 
+def test_blocks_do_not_reduce_what_a_later_pass_makes(tmp_path: Path) -> None:
+    """Keys that are sorted before the values are there, which a pass makes between: garbage would be added up."""
+    text = "of(x: T[M, K, L], i: i64[M, K], like: i8[N]) -> y: T[M, N]\n\nv = sum[L](x)\ny = sum[K](v * v if index[N] == i else 0)\n"
+    x, i, like = torch.randint(-3, 4, (3, 40, 5)).float(), torch.randint(0, 7, (3, 40)), torch.zeros(7, dtype=torch.int8)
+    want = torch.zeros(3, 7).scatter_add_(1, i, x.sum(2) ** 2)
+    assert torch.equal(Emulated(text, tmp_path, (x, i, like))(x, i, like)["y"], want)
+
+
 def test_results_lie_where_they_are_wanted(tmp_path: Path) -> None:
     """In columns, of values in columns that rows share, in 16 bits."""
     text = "of(x: T[K], i: i64[M, K], like: i8[N]) -> y: T[N, M]\n\ny = sum[K](x if index[N] == i else 0)\n"
