@@ -93,7 +93,7 @@ def _taken(
     """Who takes a row of `chunks` vectors, and how many rows are on their way; `moving` and `same` are the bytes of an element of each that
     moves along with rows, and of each that all rows share, which stays in registers; `ahead` operands may have one value a row; `alone`:
     whether a block may have a row by itself.  None where no rule has room for that."""
-    if not same and (edges or words * readings > launches.ALONE_WORDS):
+    if not moving or not same and (edges or words * readings > launches.ALONE_WORDS):
         return None
     limits = devices.limits(arch)
     table = launches.PERSISTENT_EDGES if edges else launches.PERSISTENT

@@ -47,7 +47,8 @@ struct Following {
     constexpr bool alone() const { return rows.count(moving) == 1 && !places; }
     constexpr RoundRules rules(int vec, bool edges) const {
         const int same = rows.count(shared());
-        if (same == 0) return edges || rows.words * rows.readings > ALONE_WORDS ? RoundRules{nullptr, 0} : persistent_alone(vec > 4, rows.count(moving) > 2);
+        if (rows.count(moving) == 0 || (same == 0 && (edges || rows.words * rows.readings > ALONE_WORDS))) return RoundRules{nullptr, 0};
+        if (same == 0) return persistent_alone(vec > 4, rows.count(moving) > 2);
         return edges ? persistent_edges(vec > 4, same > 1) : persistent(vec > 4, same > 1);
     }
     // The vectors of a row of `chunks` that a block of a cluster takes: of a cluster of at least so many blocks, and of up to a quarter more where
