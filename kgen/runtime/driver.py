@@ -320,7 +320,7 @@ class Function:
 
     def allow(self, device: int, shared: int, cluster: int) -> None:
         """Let the kernel use more shared memory and larger clusters than any device has."""
-        known = self.allowed.setdefault(device, [32 * 1024, 8])  # 48 KB, of which the kernel has some for itself
+        known = self.allowed.setdefault(device, [0, 8])  # not 48 KB: what the kernel has for itself counts with them
         if shared > known[0]:
             _cu(_driver().cuKernelSetAttribute(_MAX_SHARED, shared, self.kernel, _device(device)))
             known[0] = shared
