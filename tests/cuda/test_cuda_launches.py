@@ -61,7 +61,7 @@ template <typename F> cudaError_t cudaFuncSetAttribute(F*, int which, int value)
 }
 template <typename F> cudaError_t cudaOccupancyMaxActiveClusters(int* found, F, const cudaLaunchConfig_t* c) {
     const int cluster = int(c->attrs->val.clusterDim.x), shared = int(c->dynamicSmemBytes);
-    if (shared > (allowed_shared ? allowed_shared : 32 * 1024) || cluster > (allowed_cluster ? 16 : 8)) return cudaErrorInvalidValue;
+    if (shared > allowed_shared || cluster > (allowed_cluster ? 16 : 8)) return cudaErrorInvalidValue;
     return *found = 100 / cluster, cudaSuccess;
 }
 float __double2float_rz(double);
@@ -113,7 +113,7 @@ template <typename L, typename... P, typename... A>
 static cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel)(L, P...), const L& layout, A... arguments) {
     const int cluster = c->numAttrs ? int(c->attrs->val.clusterDim.x) : 1;
     const int shared = int(c->dynamicSmemBytes);
-    if (shared > (allowed_shared ? allowed_shared : 32 * 1024) || cluster > (allowed_cluster ? 16 : 8)) return cudaErrorInvalidValue;
+    if (shared > allowed_shared || cluster > (allowed_cluster ? 16 : 8)) return cudaErrorInvalidValue;
     note("launch", {i64(c->gridDim.x), i64(c->blockDim.x), i64(cluster), i64(shared)});
     note_layout(layout);
     kernel(layout, arguments...);

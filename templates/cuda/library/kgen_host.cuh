@@ -76,7 +76,7 @@ struct Start {
         attribute.val.clusterDim.x = unsigned(cluster);
         attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
         if (cluster > 1) config.attrs = &attribute, config.numAttrs = 1;
-        if (shared > 32 * 1024) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+        if (shared > 0) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
         if (cluster > 8 && error == cudaSuccess) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
     }
     Start(const Start&) = delete;
