@@ -66,6 +66,10 @@ close(load("around")(x), want)
 image = random(2, 4, 5)
 stencil = torch.tensor([[0, 1, 0], [1, -4, 1], [0, 1, 0]], dtype=torch.float64)
 close(load("laplacian")(image), F.conv2d(image[:, None], stencil[None, None], padding=1)[:, 0])
+x = random(3, 2, 5)
+before, led = x.clone(), F.pad(x[:, :1, 1:] * 2, (0, 1)).expand(3, 2, 5)
+close(load("led")(x), led - (led * before).amax(1, keepdim=True))
+close(x, led)
 for name, (_, meaning, calls) in CASES.items():
     for args in calls if name != "top" else ():
         want, kernel = results(meaning(*args)), load(name)

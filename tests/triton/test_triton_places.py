@@ -27,6 +27,12 @@ TEXTS["stacked"] = """stacked(x: T[..., 4, N]) -> z: T[..., 4, 8, N]
 
 z = x * index[8] + x[4 = 0] * index[4]
 """
+#: A part written in place beside a lookup in another part, which shares no element with it.
+TEXTS["led"] = """led(x: T[..., 2, N]) -> (x': T[..., 2, N], y: T[..., 2, N])
+
+x' = (x * 2)[N = index[N] + 1 else 0][2 = 0]
+y = x' - max[2](x' * x)
+"""
 #: Sizes that follow from others.
 TEXTS |= {name: text for name, (text, _, _) in CASES.items() if name != "top"}
 
