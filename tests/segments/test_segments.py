@@ -125,6 +125,17 @@ def test_rows_side_by_side_have_the_bits_of_rows_apart() -> None:
         assert (((got[k].double() - want).abs() <= within) | (got[k].isnan() & want.isnan())).all()
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 3)])
+def test_rows_side_by_side_may_be_none(shape: tuple[int, int]) -> None:
+    """Beside a result that has elements, for where none has any nothing is run."""
+    made = kgen.loads(
+        "k(x: T[..., M], y: T[C, N]) -> (z: T[..., M, C], beside: T[C, N])\n\n"
+        "z = sum[N](clamp(0 if 2 < index[N] else x, 0, 2) if index[N] // 2 == index[C] else 0)\nbeside = y + 1\n"
+    )
+    z, beside = made(torch.ones(shape), torch.ones(1, 4), target="cpp")
+    assert torch.equal(z, torch.full((*shape, 1), 2.0)) and torch.equal(beside, torch.full((1, 4), 2.0))
+
+
 @pytest.mark.slow  # the predicted cost is held in any run
 def test_the_work_grows_with_the_input() -> None:
     """V times S of this would be 10^11 terms."""
