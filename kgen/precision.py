@@ -31,8 +31,8 @@ divisor's inverse on CUDA (`split_quotients`), where blocks of a cluster share a
 instructions, one for special functions and a branch among them.
 
 What an order reads (ORDERS, a comparison; not relu and clamp, which no equality looks for), however far above it, has its accurate form
-and is not fused.  Such forms go by where values end, which differs between a forward and a backward: the one's greatest would be none
-of the values that the other computes anew.
+and is not fused; nor does a function take its factors (`kgen.backends.factors`).  Such forms go by where values end, which differs
+between a forward and a backward: the one's greatest would be none of the values that the other computes anew.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ MOVES = frozenset(("cast", "gather", "pick", "place", "tap"))
 ORDERS = frozenset(("max", "min", "argmax", "argmin", "cutoff", "reach"))
 
 
-def _ordered(lets: Iterable[Let]) -> set[str]:
+def ordered(lets: Iterable[Let]) -> set[str]:
     """The lets that an order is made of, by name: its operands, theirs, and so on."""
     found: set[str] = set()
     for let in reversed(tuple(lets)):
@@ -198,11 +198,11 @@ def _forms(plan: Plan, kernel: Kernel) -> dict[str, Form]:
     """The lets of a plan that have another form than the accurate one where a dtype has 16 bits; those that are "shared" are quotients
     (`kgen.quotients`)."""
     program = replace(plan.program, lets=live(plan.program.lets, plan.program.stores))  # what rows that do not stay take has accurate forms
-    ordered, defs = _ordered(program.lets), program.by_name
+    accurate, defs = ordered(program.lets), program.by_name
     ends = {
         name: (decides, way)
         for name, (decides, way) in _ends(program, {r.name: r.dtype for r in kernel.results}).items()
-        if name not in ordered and not _may_be_f64(defs[name], decides)
+        if name not in accurate and not _may_be_f64(defs[name], decides)
     }
     chosen = {name: Form("brief" if way.calm else "near", decides) for name, (decides, way) in ends.items() if way.near}
     stored = {p.name: p.dtype for p in kernel.params} | {r.name: r.dtype for r in kernel.results}
@@ -237,12 +237,12 @@ def split_quotients(p: Pass, program: Program) -> frozenset[str]:
     is, of passes in which an element has several: where one division is all, it takes no longer than the element's bytes."""
     if not isinstance(p, Reduce) or isinstance(p, Scan) or p.pieces or any(let.expr.name in SEARCHES for let in p.lets):
         return frozenset()
-    ordered, defs, stored = _ordered(program.lets), program.by_name | {let.name: let for let in p.lets}, {s.ref for s in p.stores}
+    accurate, defs, stored = ordered(program.lets), program.by_name | {let.name: let for let in p.lets}, {s.ref for s in p.stores}
     found = [
         let.name for let in elements(p)
         if let.expr.name == "div" and {*let.dims} & {*p.inner} and not {*defs[let.expr.operands[1].name].dims} & {*p.inner}
         and let.is_float and let.dtype is not f64 and not defs[let.expr.operands[1].name].is_number
-        and not (let.form and let.form.decides in DTYPES) and let.name not in ordered | stored
+        and not (let.form and let.form.decides in DTYPES) and let.name not in accurate | stored
     ]  # fmt: skip
     return frozenset(found) if len(found) >= FEW_QUOTIENTS else frozenset()
 

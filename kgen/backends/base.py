@@ -32,6 +32,7 @@ from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS, ROWS, Op, Spell
 from kgen.passes import Map, Pass, Plan, Reduce, Scan, Sort
 from kgen.phases import needed
+from kgen.precision import ordered
 from kgen.resources import resource
 from kgen.scanned import is_scan
 from kgen.taps import is_tap, taps_of
@@ -291,6 +292,7 @@ class Render:
         self.only = {v: (d,) if isinstance(d, str) else tuple(d) for v, d in (only or {}).items()}
         self.plan = self.planned()
         self.program, self.passes, self.within = self.plan.program, self.plan.passes, within(self.plan.program)
+        self.ordered = ordered(self.program.lets)
         taken = set(backend.reserved)
         if not any(isinstance(p, Reduce) for p in self.passes):
             taken -= templates.row_names(backend.keywords | spelled(backend.columns()) | frozenset(backend.types.values()))

@@ -207,7 +207,7 @@ class Body:
     def factors(self, let: Let) -> Factors | None:
         """The factors that a function of the target takes beside its argument: by nodes alone."""
         def inline(x: Let) -> bool:
-            return x.name in self.singles and x.name not in self.forced and not x.label
+            return x.name in self.singles and x.name not in self.forced and x.name not in self.render.ordered and not x.label
 
         return factors(let, self.backend.scaled, self.defs, inline) if self.backend.scaled else None
 

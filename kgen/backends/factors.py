@@ -1,7 +1,8 @@
 """Factors that a target's function of an operator takes: `b * op(a * x)` as one call, where a and b are literals.
 
 In: a let, and which lets are printed where they are used.  Out: `Factors`.  The function has them in its own constants, so they cost
-nothing, and what they would have rounded is not rounded (but on CUDA a times x in f32).
+nothing, and what they would have rounded is not rounded (but on CUDA a times x in f32).  What an order reads keeps them apart: they
+are taken where nothing else reads what lies between, which differs between a forward and a backward (`ordered` in `kgen.precision`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gradients of the greatest of computed values: the values that the backward computes anew are those among which the forward chose."""
+"""Gradients of the greatest and the least of computed values: the values that the backward computes anew are those among which the forward chose."""
 
 from __future__ import annotations
 
@@ -21,37 +21,51 @@ CASES = [
 ]
 FUNCTIONS = {"tanh": torch.tanh, "sin": torch.sin, "gelu": torch.nn.functional.gelu, "product": lambda x: x * 1.7 - 0.3}
 BODY = "product(x) = x * f32(1.7) - f32(0.3)\n"
+ORDERS = {"max": "amax", "min": "amin"}
 PARAMS = ", ".join(f"x{k}: T[..., N]" for k in range(len(FUNCTIONS)))
 
 
-def kernels() -> tuple[kgen.Kernel, kgen.Kernel]:
-    """The greatest of each function of an operand of its own, and the values themselves."""
+def kernels(order: str) -> tuple[kgen.Kernel, kgen.Kernel]:
+    """The greatest or the least of each function of an operand of its own, and the values themselves."""
     most = ", ".join(f"y{k}: T[...]" for k in range(len(FUNCTIONS)))
     values = ", ".join(f"v{k}: T32[..., N]" for k in range(len(FUNCTIONS)))
-    greatest = "\n".join(f"y{k} = max[N]({f}(x{k}))" for k, f in enumerate(FUNCTIONS))
-    given = "\n".join(f"v{k} = {f}(x{k})" for k, f in enumerate(FUNCTIONS))
+    chosen = "\n".join(f"y{k} = {order}[N]({f}(x{k}))" for k, f in enumerate(FUNCTIONS))
+    # read by an order too, so that they are the values that it chooses among
+    given = "\n".join(f"v{k} = {f}(x{k})\nm{k} = {order}[N](v{k})" for k, f in enumerate(FUNCTIONS))
+    taken = most.replace("y", "m")
     return (
-        kgen.loads(f"greatest({PARAMS}) -> ({most})\n\n{BODY}{greatest}\n"),
-        kgen.loads(f"values({PARAMS}) -> ({values})\n\n{BODY}{given}\n"),
+        kgen.loads(f"chosen({PARAMS}) -> ({most})\n\n{BODY}{chosen}\n"),
+        kgen.loads(f"values({PARAMS}) -> ({values}, {taken})\n\n{BODY}{given}\n"),
     )
 
 
-GREATEST, VALUES = kernels()
+KERNELS = {order: kernels(order) for order in ORDERS}
 
 
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(("dtype", "target"), CASES)
-def test_the_gradient_of_a_greatest_value_goes_to_that_value(dtype: torch.dtype, target: str) -> None:
+def test_the_gradient_of_what_an_order_chooses_goes_to_that_value(dtype: torch.dtype, target: str, order: str) -> None:
     """In rows with tails and without; equal values (tanh is 1 for many) share it, as `amax` in torch has it."""
     device = "cpu" if target in ("torch", "cpp") else "cuda"
+    chosen, given = KERNELS[order]
     for n in (100, 37, 64, 1000) if device == "cpu" else (100, 1000):
         torch.manual_seed(n)
         xs = [(torch.randn(300, n) * 2).to(dtype).to(device).requires_grad_() for _ in FUNCTIONS]
-        got = torch.autograd.grad([y.sum() for y in GREATEST(*xs, target=target)], xs)
-        values = VALUES(*(x.detach() for x in xs), target=target)
+        got = torch.autograd.grad([y.sum() for y in chosen(*xs, target=target)], xs)
+        values = given(*(x.detach() for x in xs), target=target)
         for (name, function), x, v, dx in zip(FUNCTIONS.items(), xs, values, got):
             v = v.requires_grad_()
-            (share,) = torch.autograd.grad(v.amax(-1).sum(), v)
+            (share,) = torch.autograd.grad(getattr(v, ORDERS[order])(-1).sum(), v)
             wide = x.detach().double().requires_grad_()
             (slope,) = torch.autograd.grad(function(wide).sum(), wide)
             eps = torch.finfo(dtype).eps
             torch.testing.assert_close(dx.double(), share.double() * slope, rtol=2 * eps, atol=1e-6, msg=f"{name}, rows of {n}")
+
+
+@pytest.mark.parametrize("target", ["cpp", "cuda"])
+def test_what_an_order_reads_takes_no_factors(target: str) -> None:
+    """A function takes factors where nothing else reads what lies between: a backward's does not, so that a forward's must not either."""
+    apart = "F(0.5) * error_complement(-x * F(0.7071067811865476))"
+    for reduction, takes in (("sum", True), ("min", False)):
+        source = kgen.loads(f"f(x: T[..., N]) -> y: T32[...]\n\ny = {reduction}[N](gelu(x))\n").source(target)
+        assert ("error_complement(x, -F(0.7071067811865476), F(0.5))" in source, apart in source) == (takes, not takes)
