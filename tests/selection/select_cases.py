@@ -5,10 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 
 KTH = "kth(x: T[..., N], k: int) -> (v: T[...], i: i64[...])\n\nv = kth[N](x, k)\ni = kth_place[N](x, k)\n"
 MASK = "masked(x: T[..., N], k: int) -> y: T[..., N]\n\ny = x if topk_mask[N](x, k) else -inf\n"
+#: The words of each dtype, whose results tell them from their carriers.
+WORDS = """words(d: u64[..., N], a: u32[..., N], c: u16[..., N], k: int) -> (v: u64[...], i: i64[...], f: f64[...], w: i64[...], z: i64[...])
+
+v = kth[N](d, k)
+i = kth_place[N](d, k)
+f = f64(v)
+w = kth[N](a, k)
+z = kth[N](c, k)
+"""
 INF, NAN = math.inf, math.nan
 
 
@@ -52,3 +62,29 @@ def kth(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
 def same(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two results are equal; NaN is NaN, and a zero has no sign."""
     return a.shape == b.shape and a.dtype == b.dtype and bool(((a == b) | (a != a) & (b != b)).all())
+
+
+def words(n: int) -> tuple[torch.Tensor, ...]:
+    """Four rows of n elements of each of the dtypes of WORDS: any, both ends of the dtype, equal, any from the half of its range on."""
+    rng, made = np.random.default_rng(n), []
+    for kind in (np.uint64, np.uint32, np.uint16):
+        top = np.iinfo(kind).max
+        x = rng.integers(0, top, (4, n), kind, endpoint=True)
+        x[1, ::2], x[1, 1::2] = top, 0
+        x[2] = x[2, 0]
+        x[3] |= kind(top // 2 + 1)
+        made.append(torch.from_numpy(x))
+    return tuple(made)
+
+
+def found_words(d: torch.Tensor, a: torch.Tensor, c: torch.Tensor, k: int) -> list[list[float]]:
+    """The results of WORDS, by Python's integers."""
+
+    def one(x: torch.Tensor) -> list[tuple[int, int]]:
+        top, n = int(np.iinfo(x.numpy().dtype).max), x.shape[-1]
+        if not 1 <= k <= n:
+            return [(top, -1) if k < 1 else (0, n)] * len(x)
+        return [sorted(((v, at) for at, v in enumerate(row)), key=lambda e: (-e[0], e[1]))[k - 1] for row in x.tolist()]
+
+    values, places = zip(*one(d), strict=True)
+    return [list(values), list(places), [float(v) for v in values], *([v for v, _ in one(x)] for x in (a, c))]

@@ -18,7 +18,7 @@ from kgen.testing.correlated import Correlated  # noqa: E402
 from tests import warm  # noqa: E402
 from tests.conftest import ROOT  # noqa: E402
 from tests.cuda.emulated import Emulated  # noqa: E402
-from tests.selection.select_cases import INF, KTH, MASK, amounts, kth, mask, rows, same  # noqa: E402
+from tests.selection.select_cases import INF, KTH, MASK, WORDS, amounts, found_words, kth, mask, rows, same, words  # noqa: E402
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -70,7 +70,7 @@ def test_emulated_cuda_finds_what_torch_finds(text, wanted, tmp_path):
 @pytest.mark.slow
 def test_interpreted_triton_finds_what_torch_finds(tmp_path):
     pytest.importorskip("triton", reason="triton is not installed")
-    for name, text in (("kth", KTH), ("masked", MASK)):
+    for name, text in (("kth", KTH), ("masked", MASK), ("words", WORDS)):
         (tmp_path / f"{name}.py").write_text(backend("triton").render(kgen.loads(text).kernel))
     env = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
     script = Path(__file__).parent / "interpreted_selection.py"
@@ -84,6 +84,34 @@ def test_integers_and_several_dims(built_quickly):
     k = torch.tensor([1, 7, 20])
     want = x.flatten(1).sort(descending=True).values.gather(1, k[:, None] - 1)[:, 0]
     assert same(kernel(x, k, target="cpp"), want) and same(kernel(x, k, target="torch"), want)
+
+
+@pytest.mark.parametrize("target", ["torch", "cpp"])
+def test_unsigned_integers_are_in_their_own_order(target, built_quickly):
+    """Fuzzing found that torch's reading took those from 2^63 on as negative, and ended at its carrier's ends."""
+    kernel = kgen.loads(WORDS)
+    for n in (1, 2, 13):
+        given = words(n)
+        for k in amounts(n):
+            assert [y.tolist() for y in kernel(*given, k, target=target)] == found_words(*given, k), (n, k)
+
+
+def test_unsigned_weights_are_not_negative(built_quickly):
+    kernel = kgen.loads("f(d: u64[N], p: f64[M]) -> i: i64[M]\n\ni = reach[N](d, p)\n")
+    d = torch.tensor([2**63, 2**62, 2**64 - 1], dtype=torch.uint64)
+    p = torch.tensor([0.0, 1.0, 2.0**63, 1.25 * 2**63, 1.5 * 2**63, 3.0 * 2**63, 4.0 * 2**63], dtype=torch.float64)
+    for target in ("torch", "cpp"):
+        assert kernel(d, p, target=target).tolist() == [-1, 0, 0, 1, 1, 2, 3], target
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_emulated_cuda_has_unsigned_integers_in_their_own_order(tmp_path):
+    given = [words(n) for n in (1, 13, 300)]
+    run = Emulated(WORDS, tmp_path, *((*x, 3) for x in given))
+    for x in given:
+        for k in amounts(x[0].shape[-1]):
+            assert [y.tolist() for y in run(*x, k).values()] == found_words(*x, k), (x[0].shape, k)
 
 
 def test_a_token_is_drawn_where_its_probability_lies(built_quickly):
