@@ -114,6 +114,7 @@ def bind(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any, alone: b
     """Check the arguments of a call and allocate its results (or take them from `out`: a tensor, or a tuple of them).
 
     `alone` says that each element's result is written after all that is read there, so that results may lie where arguments do.
+    Where no argument is a tensor, `out` says the device.
 
     Raises `KgenError` where an argument is missing, unknown or of another kind, dtype or device than declared, where
     sizes disagree, where a result cannot be written (it is expanded, overlaps an argument or requires grad).
@@ -129,7 +130,7 @@ def bind(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any, alone: b
         if t.requires_grad and torch.is_grad_enabled():
             raise wrong(kernel, f"{p.name} requires grad", _NO_HISTORY)
     binding = _bind_dtypes(kernel, tensors)
-    device = tensors[0][1].device if tensors else torch.device("cpu")
+    device = next((t.device for t in (*(t for _, t in tensors), *_outs(out)) if isinstance(t, torch.Tensor)), torch.device("cpu"))
     for p, t in tensors:
         if t.device != device:
             raise wrong(kernel, f"{tensors[0][0].name} is on {device} and {p.name} is on {t.device}", "move them to one device")
@@ -366,16 +367,18 @@ def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None
     return tuple(y if x == 1 else x for x, y in zip(a, b, strict=True))
 
 
+def _outs(out: Any) -> tuple[Any, ...]:
+    """What `out` gives, in the order of the new results."""
+    return () if out is None else tuple(out) if isinstance(out, (tuple, list)) else (out,)
+
+
 def _results(kernel: Kernel, call: Call, tensors: list[tuple[Parameter, Any]], out: Any, alone: bool) -> None:
     """Fill in the call's results: a state's tensor, one of `out`, or a new one; `alone` says that a pass reads only the element it
     writes.  Raises `KgenError` where one cannot be written, or overlaps what is read."""
     fresh = [r for r in kernel.results if r.state is None]
-    if out is not None:
-        outs = (out,) if not isinstance(out, (tuple, list)) else tuple(out)
-        if len(outs) != len(fresh):
-            raise wrong(kernel, f"out has {len(outs)} tensors for {len(fresh)} results")
-    else:
-        outs = (None,) * len(fresh)
+    outs = _outs(out) if out is not None else (None,) * len(fresh)
+    if len(outs) != len(fresh):
+        raise wrong(kernel, f"out has {len(outs)} tensors for {len(fresh)} results")
     given = dict(zip((r.name for r in fresh), outs, strict=True))
     for r in kernel.results:
         if r.state is not None:

@@ -9,6 +9,7 @@ import torch
 
 import kgen
 from kgen.check import Kernel as Checked
+from kgen.runtime.arguments import bind
 from kgen.testing.cases import Limits
 from kgen.testing.checks import check
 from tests.conftest import ROOT
@@ -90,6 +91,14 @@ def test_out_takes_the_result() -> None:
     assert gelu()(x, out=empty).shape == x.shape
     same = x.clone()
     torch.testing.assert_close(gelu()(same, out=same), torch.nn.functional.gelu(x))
+
+
+def test_out_says_the_device_where_no_argument_is_a_tensor() -> None:
+    """Fuzzing on a GPU: a kernel over parts was given parts of the result alone, where of a tensor only a dim counts."""
+    kernel = kgen.loads("f(y: int) -> u: f16[3]\n\nu = exponential[3](y, 0)\n").kernel
+    for out, device in ((torch.empty(3, dtype=torch.float16, device="meta"), "meta"), (None, "cpu"), (torch.empty(3, dtype=torch.float16), "cpu")):
+        call = bind(kernel, (2,), {}, out)
+        assert call.device.type == call.results["u"].device.type == device
 
 
 def test_several_results_come_as_a_tuple_and_out_takes_one() -> None:
