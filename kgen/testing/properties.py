@@ -27,7 +27,7 @@ from dataclasses import replace
 from typing import Any
 
 from kgen.backends import TARGETS, backend
-from kgen.check import Kernel
+from kgen.check import Kernel, Value
 from kgen.errors import KgenError
 from kgen.ops import OPS, REDUCTIONS, SCANS
 from kgen.runtime import coded
@@ -147,7 +147,7 @@ def is_exact(kernel: Kernel) -> bool:
     for v in kernel.values:
         if v.op in SCANS and isinstance(v.type, Float):
             return False
-        if v.op in ("signbit", "copysign") and kernel.values[v.args[-1]].op in OPS:  # a NaN that an operator makes has either sign
+        if v.op in ("signbit", "copysign") and _may_be_unsigned_nan(kernel.values[v.args[-1]]):
             return False
         if v.op in REDUCTIONS and v.attr:
             if v.op in ("sum", "prod", "mean") and isinstance(v.type, Float):
@@ -158,6 +158,13 @@ def is_exact(kernel: Kernel) -> bool:
             if v.op in ("fma", "rsqrt", "sqrt") or is_float(v.type) and not rounded:
                 return False
     return True
+
+
+def _may_be_unsigned_nan(v: Value) -> bool:
+    """Whether a value may be a NaN of which nobody says the sign: one that an operator makes, and the only one of a format without -0, where
+    the sign's bit is all that it has."""
+    codings = [DTYPES[d].coding for d in v.type.of if d in DTYPES] if isinstance(v.type, Float) else []
+    return v.op in OPS or any(c is not None and c.nan == c.sign != 0 for c in codings)
 
 
 def agrees(

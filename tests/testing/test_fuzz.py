@@ -435,6 +435,8 @@ def test_the_derived_gradients_of_the_fuzzed_are_kernels() -> None:
     ("f(x: T[N]) -> y: i64[]\ny = sum[N](signbit(x / (1.5 + abs(x))))", False),  # fuzzing on a GPU: infinity over itself is -NaN on x86
     ("f(x: T[N]) -> y: i64[]\ny = sum[N](signbit(x))", True),
     ("f(x: T[N], z: T[N]) -> y: T[N]\ny = copysign(x, x + z)", False),
+    ("f(g: T[N], x: f8e4m3fnuz[N]) -> y: T[N]\ny = copysign(g, x)", False),  # of which the sign's bit alone is NaN
+    ("f(g: T[N], x: f8e4m3[N]) -> y: T[N]\ny = copysign(g, x)", True),
     ("f(x: T[N]) -> y: T[N]\ny = x + 1", True),
 ])  # fmt: skip
 def test_the_sign_of_a_nan_that_an_operator_makes_is_no_targets(text: str, exact: bool) -> None:
