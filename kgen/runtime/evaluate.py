@@ -296,8 +296,8 @@ class Evaluator:
         if v.op in SEARCHES:
             return selected.search(self, v, args)
         if self.kernel.values[v.args[0]].type is u64 and v.op in ("max", "min", "argmax", "argmin"):  # in the order of its carrier
-            found = self.over(v, args[0] ^ torch.iinfo(torch.int64).min)
-            return found ^ torch.iinfo(torch.int64).min if v.op in ("max", "min") else found
+            found = self.over(v, unsigned.turned(args[0]))
+            return unsigned.turned(found) if v.op in ("max", "min") else found
         return self.over(v, args[0])
 
     def over(self, v: Value, x):

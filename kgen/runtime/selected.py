@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kgen.check import Value
 from kgen.runtime import unsigned
 from kgen.searches import SEARCHES, compared_type
-from kgen.types import ELLIPSIS, DType, Float, u64
+from kgen.types import ELLIPSIS, Float, u16, u32, u64
 
 if TYPE_CHECKING:
     from kgen.runtime.evaluate import Evaluator
@@ -21,10 +21,11 @@ def search(e: Evaluator, v: Value, args: list) -> Any:
     """The value of `cutoff` or `reach`, its dims kept, as 1."""
     torch = e.torch
     x, weights, amount, dims = operands(e, v, args)
-    least, greatest = (torch.full((*x.shape[:-1], 1), end, dtype=x.dtype, device=x.device) for end in least_and_greatest(e, v, x.dtype))
-    turned = torch.iinfo(torch.int64).min if v.type is u64 and x.dtype == torch.int64 else 0  # in the order of its carrier
+    turned = v.type is u64 and not x.dtype.is_floating_point
+    x = unsigned.turned(x) if turned else x
+    narrow = v.type in (u16, u32) and not x.dtype.is_floating_point  # which end before their carrier
+    low, high = v.type.limits if narrow else ends(torch, x.dtype)
     if v.op == "cutoff":
-        x, least, greatest = (t ^ turned if turned else t for t in (x, least, greatest))
         order = x.argsort(dim=-1, descending=True, stable=True)  # NaN comes first
         x, weights = x.gather(-1, order), weights.gather(-1, order)
     total = weights.cumsum(-1)
@@ -35,8 +36,9 @@ def search(e: Evaluator, v: Value, args: list) -> Any:
     reached = torch.cat([total >= amount, torch.ones_like(amount, dtype=torch.bool)], -1)
     at = reached.to(torch.uint8).argmax(-1, keepdim=True)
     if v.op == "cutoff":
+        least, greatest = (torch.full((*x.shape[:-1], 1), end, dtype=x.dtype, device=x.device) for end in (low, high))
         found = torch.where(amount <= 0, greatest, torch.cat([x + 0, least], -1).gather(-1, at))  # a zero is 0.0
-        found = found ^ turned if turned else found
+        found = unsigned.turned(found) if turned else found
     else:
         found = torch.where(amount <= 0, -1, at)
     return restored(found, dims)
@@ -68,14 +70,6 @@ def operands(e: Evaluator, v: Value, args: list) -> tuple[Any, Any, Any, list[in
 def alike(a: Any, b: Any) -> Any:
     """Where elements are equal, or both NaN."""
     return (a == b) | (a != a) & (b != b)
-
-
-def least_and_greatest(e: Evaluator, v: Value, dtype: Any) -> tuple[Any, Any]:
-    """The ends of a search for a value: of an integer those of its own dtype, which its carrier may exceed."""
-    if isinstance(v.type, DType) and v.type.is_int and not dtype.is_floating_point:
-        low, high = v.type.limits
-        return (low, -1) if v.type is u64 else (low, high)  # by its bits
-    return ends(e.torch, dtype)
 
 
 def ends(torch: Any, dtype: Any) -> tuple[Any, Any]:

@@ -32,6 +32,13 @@ def stored(x: Any, dtype: Any) -> Any:
     return x.view(dtype) if dtype == torch.uint64 else (x & ((1 << 8 * dtype.itemsize) - 1)).to(dtype)
 
 
+def turned(x: Any) -> Any:
+    """The carrier of a u64 with its first bit turned, and back: so turned, carriers have the order of the numbers."""
+    import torch
+
+    return x ^ torch.iinfo(torch.int64).min
+
+
 def number(x: Any, given: object) -> Any:
     """A value of a type as other dtypes take it: of a u64 its float64, rounded once, where its sign bit is set."""
     import torch

@@ -77,7 +77,7 @@ def words(n: int) -> tuple[torch.Tensor, ...]:
     return tuple(made)
 
 
-def found_words(d: torch.Tensor, a: torch.Tensor, c: torch.Tensor, k: int) -> list[list[float]]:
+def found_words(d: torch.Tensor, a: torch.Tensor, c: torch.Tensor, k: int) -> tuple[torch.Tensor, ...]:
     """The results of WORDS, by Python's integers."""
 
     def one(x: torch.Tensor) -> list[tuple[int, int]]:
@@ -87,4 +87,5 @@ def found_words(d: torch.Tensor, a: torch.Tensor, c: torch.Tensor, k: int) -> li
         return [sorted(((v, at) for at, v in enumerate(row)), key=lambda e: (-e[0], e[1]))[k - 1] for row in x.tolist()]
 
     values, places = zip(*one(d), strict=True)
-    return [list(values), list(places), [float(v) for v in values], *([v for v, _ in one(x)] for x in (a, c))]
+    wide = (torch.tensor([v for v, _ in one(x)]) for x in (a, c))
+    return torch.tensor(values, dtype=torch.uint64), torch.tensor(places), torch.tensor([float(v) for v in values], dtype=torch.float64), *wide
