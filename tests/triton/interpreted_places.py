@@ -70,6 +70,9 @@ x = random(3, 2, 5)
 before, led = x.clone(), F.pad(x[:, :1, 1:] * 2, (0, 1)).expand(3, 2, 5)
 close(load("led")(x), led - (led * before).amax(1, keepdim=True))
 close(x, led)
+out = torch.zeros(4, dtype=torch.int64), torch.zeros(4, dtype=torch.int64)
+load("alone")(3, out=out)
+assert [y.tolist() for y in out] == [[0, 3, 6, 9], [3, 4, 5, 6]], out
 for name, (_, meaning, calls) in CASES.items():
     for args in calls if name != "top" else ():
         want, kernel = results(meaning(*args)), load(name)

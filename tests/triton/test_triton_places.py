@@ -33,6 +33,8 @@ TEXTS["led"] = """led(x: T[..., 2, N]) -> (x': T[..., 2, N], y: T[..., 2, N])
 x' = (x * 2)[N = index[N] + 1 else 0][2 = 0]
 y = x' - max[2](x' * x)
 """
+#: No tensor says the device: `out` does.
+TEXTS["alone"] = "alone(k: int) -> (y: i64[4], z: i64[4])\n\ny = index[4] * k\nz = index[4] + k\n"
 #: Sizes that follow from others.
 TEXTS |= {name: text for name, (text, _, _) in CASES.items() if name != "top"}
 
