@@ -290,7 +290,6 @@ class Evaluator:
 
     def reduce(self, v: Value, args: list):
         """A reduction with its dims kept, as 1.  Raises `KgenError` for the greatest or least of no elements."""
-        torch = self.torch
         if v.op == "pick":
             return self.pick(v, *args)
         if v.op in SEARCHES:

@@ -161,8 +161,8 @@ def is_exact(kernel: Kernel) -> bool:
 
 
 def _may_be_unsigned_nan(v: Value) -> bool:
-    """Whether a value may be a NaN of which nobody says the sign: one that an operator makes, and the only one of a format without -0, where
-    the sign's bit is all that it has."""
+    """Whether a value may be a NaN of which nobody says the sign: one that an operator makes, and the only one of a format without -0,
+    where the sign's bit is all that it has."""
     codings = [DTYPES[d].coding for d in v.type.of if d in DTYPES] if isinstance(v.type, Float) else []
     return v.op in OPS or any(c is not None and c.nan == c.sign != 0 for c in codings)
 
