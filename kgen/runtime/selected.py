@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kgen.check import Value
 from kgen.runtime import unsigned
 from kgen.searches import SEARCHES, compared_type
-from kgen.types import ELLIPSIS, Float, u16, u32, u64
+from kgen.types import ELLIPSIS, DType, Float, u16, u32, u64
 
 if TYPE_CHECKING:
     from kgen.runtime.evaluate import Evaluator
@@ -23,8 +23,8 @@ def search(e: Evaluator, v: Value, args: list) -> Any:
     x, weights, amount, dims = operands(e, v, args)
     turned = v.type is u64 and not x.dtype.is_floating_point
     x = unsigned.turned(x) if turned else x
-    narrow = v.type in (u16, u32) and not x.dtype.is_floating_point  # which end before their carrier
-    low, high = v.type.limits if narrow else ends(torch, x.dtype)
+    narrow = v.type if isinstance(v.type, DType) and v.type in (u16, u32) and not x.dtype.is_floating_point else None
+    low, high = narrow.limits if narrow else ends(torch, x.dtype)  # that ends before its carrier
     if v.op == "cutoff":
         order = x.argsort(dim=-1, descending=True, stable=True)  # NaN comes first
         x, weights = x.gather(-1, order), weights.gather(-1, order)
