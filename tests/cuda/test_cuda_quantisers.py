@@ -14,6 +14,7 @@ import kgen  # noqa: E402
 from kgen.backends import backend  # noqa: E402
 from kgen.resources import resource  # noqa: E402
 from kgen.runtime import coded  # noqa: E402
+from kgen.testing.bounds import Analysis  # noqa: E402
 from kgen.types import DTYPES  # noqa: E402
 from tests.cuda.emulated import Emulated, kernels  # noqa: E402
 
@@ -130,6 +131,31 @@ y = T(x / sum[G, 128](abs(x)) * w)
 s = sum[128](abs(y)) / 128
 q = f8e4m3[saturate](y / s)
 """
+
+
+#: A peak that is the greatest of what takes an operand's place, as it lies there, and one of what is computed from that.
+ABOUT_ROUNDED = (
+    "about(x: T[M, N]) -> y: f32[M, N]\n\ny = softmax[N](T(x * 2.5 - 1))\n",
+    "about(x: T[M, N], w: T[N]) -> y: f32[M, N]\n\ny = softmax[N](T(x * w - 1) * 0.5)\n",
+)
+
+
+@needs_compiler
+@pytest.mark.parametrize("text", ABOUT_ROUNDED, ids=["lies", "computed"])
+def test_what_takes_an_operand_s_place_is_made_once(text: str, tmp_path) -> None:
+    """An online reading takes each vector twice, for the peak and for the sums about it: what stands there then is not made of itself once
+    more. Of rows in registers, in shared memory and read anew."""
+    g = torch.Generator().manual_seed(6)
+    checked, given = kgen.loads(text).kernel, []
+    for dtype, lengths in ((torch.bfloat16, (40, 2051, 4096, 20000)), (torch.float32, (600, 20000, 70000)), (torch.float64, (512, 16383))):
+        for n in lengths:
+            x = torch.randn(3, n, generator=g, dtype=torch.float64).mul(2).to(dtype)
+            given.append((x, torch.linspace(-2, 3, n).to(dtype)) if len(checked.params) > 1 else (x,))
+    kernel = Emulated(text, tmp_path, *given)
+    for args in given:
+        (want,) = Analysis(checked, {q.name: a for q, a in zip(checked.params, args)}, "cuda").results()
+        got = kernel(*args)["y"].double()
+        assert bool(((got - want.exact).abs() <= want.bound).all()), (args[0].dtype, args[0].shape)
 
 
 @needs_compiler

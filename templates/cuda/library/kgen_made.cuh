@@ -15,12 +15,15 @@ template <typename T, typename Walk, typename Make, typename In> struct Made {
     __device__ void take(const Walk& walk, int v, int k) {
         if (kept) return in.first.take(walk, v, k);
         in.take(walk, v, k);
-        auto y = in.first.now[k];
+        auto y = in.first.values(k);
         #pragma unroll
         for (int e = 0; e < int(sizeof(y) / sizeof(T)); e++) y.at[e] = in.one(make, k, e);
         in.first.replace(walk, v, k, y);
     }
+    // The same vector once more, in one reading: where it was put.
+    __device__ void again(const Walk&, int, int) {}
     __device__ auto one(int v, int k) const { return in.first.one(v, k); }
+    __device__ auto vectors() const { return in.first.vectors(); }
     __device__ const auto& values(int v) const { return in.first.values(v); }
     __device__ T one_loose(const Walk& walk, int j) { return in.loose(make, walk, j); }
     __device__ T one_at(const Walk& walk, typename Walk::Place i) { return in.at(make, walk, i); }

@@ -212,6 +212,7 @@ struct Walk : Partials {
             if constexpr (HELD == 2) now[k] = *walk.template place<T>(shared, v);
         }
         __device__ auto one(int v, int k) const { return element(now[v], k); }
+        __device__ const Vector<T, VEC>* vectors() const { return now; }
         __device__ const Vector<T, VEC>& values(int v) const { return now[v]; }
         __device__ T one_loose(const Walk&, int j) const { return loose[j]; }
         __device__ T one_at(const Walk& walk, Index i) const { return p[walk.offset(O, i)]; }
@@ -376,7 +377,7 @@ struct Walk : Partials {
     template <typename Part> __device__ static constexpr auto lies(int) -> decltype(Part::PEAK, true) { return KEEP != 1 || VECTORS * VEC > 16; }
     template <typename Part> __device__ static constexpr bool lies(long) { return false; }
     template <typename Part, typename F, typename... In> __device__ static Part peak(int k, F f, In&... in) {
-        if constexpr (lies<Part>(0)) return Part{greatest_of<1>(picked<Part::PEAK>(in...).now + k)};
+        if constexpr (lies<Part>(0)) return Part{greatest_of<1>(picked<Part::PEAK>(in...).vectors() + k)};
         else return joined<VEC, Part>(k, f, [](Part& a, const Part& b) { a.merge_peaks(b); }, in...);
     }
     // The sums of GROUP vectors from the g-th on about a peak.
@@ -412,7 +413,7 @@ struct Walk : Partials {
                 if constexpr (lies<Part>(0)) if (full && g + GROUP <= VECTORS) {
                     #pragma unroll
                     for (int k = 0; k < GROUP; k++) (in.take(*this, g + k, k), ...);
-                    top.merge_peaks(Part{greatest_of<GROUP>(picked<Part::PEAK>(in...).now)});
+                    top.merge_peaks(Part{greatest_of<GROUP>(picked<Part::PEAK>(in...).vectors())});
                 }
                 #pragma unroll
                 for (int k = 0; k < GROUP; k++) {
