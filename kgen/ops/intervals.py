@@ -57,9 +57,15 @@ def square(m: Move) -> Slopes:
     return Slopes((2 * a, m.torch.zeros((), dtype=m.torch.float64)), e * e)
 
 
+def _seen(m: Move, slope: Any, of: Any) -> Any:
+    """A slope that is 0 only where `of` is: one too small for float64 may meet an error that is as large."""
+    least = 2.0**-1022
+    return m.torch.where((slope.abs() < least) & (of != 0), m.torch.copysign(m.torch.full_like(slope, least), slope), slope)
+
+
 def quotient(m: Move) -> Slopes:
-    _, b = m.operands
-    return Slopes((1 / b, -m.x.double() / b), None, m.errors[1] / b.abs())
+    (_, b), y = m.operands, m.x.double()
+    return Slopes((1 / b, _seen(m, -y / b, y)), None, m.errors[1] / b.abs())
 
 
 def exponential(m: Move) -> Slopes:
@@ -91,7 +97,7 @@ def root(m: Move) -> Slopes:
 def inverse_root(m: Move) -> Slopes:
     (a,), y = m.operands, m.x.double()
     t = m.errors[0] / a
-    return Slopes((-0.5 * y / a,), _known(m, t, y * t * t * 3 / (8 * (1 - t) ** 2.5)))
+    return Slopes((_seen(m, -0.5 * y / a, y),), _known(m, t, y * t * t * 3 / (8 * (1 - t) ** 2.5)))
 
 
 def smooth(slope: Callable[[Any, Any, Any], Any], half_curvature: float) -> Rule:

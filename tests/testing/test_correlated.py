@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import mpmath
 import pytest
 import torch
 
@@ -57,6 +58,17 @@ def test_a_variance_as_a_difference_of_moments_is_caught_at_an_offset() -> None:
     apart, together, _ = both(VARIANCE, x=x)
     wrong = (x * x).mean(-1).double() - x.mean(-1).double() ** 2
     assert bool(((wrong - together.exact).abs() > together.bound).all()) and bool(((wrong - apart.exact).abs() <= apart.bound).any())
+
+
+@pytest.mark.parametrize("formula", ["0.5 / exp(s)", "rsqrt(exp(s))"])
+def test_a_slope_too_small_for_float64_meets_an_error_as_large(formula: str) -> None:
+    """Of values near 1e-226: a quotient's slope by a divisor of 1e225 is 1e-451, and that one's error 1e212."""
+    x = torch.linspace(500, 520, 200, dtype=torch.float64) * 1.0000001
+    apart, together, y = both(f"f(x: f64[N]) -> y: f64[N]\ns = x * 3 / 3\ny = {formula}", x=x)
+    with mpmath.workdps(60):
+        exact = [eval(formula, {"exp": mpmath.exp, "rsqrt": lambda v: 1 / mpmath.sqrt(v), "s": mpmath.mpf(v)}) for v in x.tolist()]
+        errors = torch.tensor([float(abs(mpmath.mpf(got) - want)) for got, want in zip(y.tolist(), exact)], dtype=torch.float64)
+    assert bool((errors <= together.bound).all()) and bool((together.bound <= apart.bound).all())
 
 
 def test_the_rounding_of_a_product_is_never_shared() -> None:
