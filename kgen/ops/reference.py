@@ -87,6 +87,6 @@ def _near_zeros(x: Any, y: Any, function: Callable[[Any, Any], Any]) -> Any:
 
     with mpmath.workprec(120):
         better = [float(function(mpmath, mpmath.mpf(v))) for v in x[near].tolist()]
-    y = y.clone()
-    y[near] = y.new_tensor(better)
-    return y
+    exact = y.detach().clone()
+    exact[near] = y.new_tensor(better)
+    return y.where(~near, exact + (y - y.detach()))  # with y's derivative

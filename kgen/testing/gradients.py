@@ -12,7 +12,8 @@ from typing import Any
 
 from kgen import check as checker
 from kgen import syntax, typeset
-from kgen.check import Kernel
+from kgen.check import Kernel, Value
+from kgen.runtime import selected
 from kgen.runtime.evaluate import Evaluator
 from kgen.syntax import Apply, Expr, Header
 from kgen.testing import checks
@@ -123,8 +124,17 @@ def _is_float(x: Any) -> bool:
 
 
 class _Differentiated(Evaluator):
-    """The formula as autograd can differentiate it: the derivative of torch's clamp fails where its operands broadcast.  Integers have no
-    derivative, and torch no clamp of some."""
+    """The formula as autograd can differentiate it: the derivative of torch's clamp fails where its operands broadcast (integers have no
+    derivative, and torch no clamp of some), and that of an element that a search finds is that of one among equals, which share it."""
+
+    def reduce(self, v: Value, args: list) -> Any:
+        found = super().reduce(v, args)
+        if v.op != "cutoff" or not found.is_floating_point():
+            return found
+        x, _, _, dims = selected.operands(self, v, args)
+        equal = selected.alike(x, selected.flat(found, dims))
+        share = self.torch.where(equal, x - x.detach(), 0.0).sum(-1, keepdim=True) / equal.sum(-1, keepdim=True).clamp(min=1)
+        return found.detach() + selected.restored(share, dims)
 
     def operate(self, v: Any, args: list) -> Any:
         if v.op != "clamp" or not (common := self.common(v)).is_floating_point:
