@@ -25,6 +25,18 @@ def test_casts(target: str, dtype: torch.dtype) -> None:
     check_casts(on_gpu(kgen.loads(casts(name)), target), x, bits)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cuda", "triton"])
+@pytest.mark.parametrize("part", range(8))
+def test_67_million_values(target: str, part: int) -> None:
+    """Of any bits, each eighth part: beside the definition, which `tests/formats` holds to those of others."""
+    kernel = on_gpu(kgen.loads(casts("f32")), target)
+    for k in range(8 * part, 8 * part + 8):
+        g = torch.Generator().manual_seed(k)
+        x = torch.randint(-(2**31), 2**31, (2**20,), generator=g).to(torch.int32).view(torch.float32)
+        check_casts(kernel, x, torch.randint(0, 2**32, x.shape, generator=g))
+
+
 @pytest.mark.parametrize("target", ["cuda", "triton"])
 def test_values(target: str) -> None:
     check_values(on_gpu(kgen.loads(values()), target))

@@ -130,6 +130,41 @@ def test_two_devices_have_one_stream(target: str) -> None:
     assert torch.equal(*found)
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there is one CUDA device")
+@pytest.mark.parametrize("target", TARGETS)
+def test_two_devices_have_one_mask_forward_and_backward(target: str) -> None:
+    """Which is that of the words of the paper."""
+    dropout, mask = kgen.load("dropout"), kept((64, 1001), 0.25, 8, 1)
+    for device in ("cuda:0", "cuda:1"):
+        x = torch.ones(64, 1001, device=device, requires_grad=True)
+        seed, offset = (torch.tensor(k, device=device) for k in (8, 1))
+        y = dropout(x, 0.25, seed, offset, target=target)
+        y.sum().backward()
+        assert torch.equal((y != 0).cpu(), mask) and torch.equal((x.grad != 0).cpu(), mask)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_mask_is_kept(target: str) -> None:
+    """Peak memory of dropout, add and norm, forward and backward, beside what its tensors take: results, gradients, a row's one value."""
+    kernel, shape = kgen.load("dropout_add_rmsnorm"), (16384, 4096)
+    x, r = (torch.randn(shape, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(2))
+    w = torch.ones(shape[1], device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    seed, offset = (torch.tensor(k, device="cuda") for k in (8, 1))
+    for _ in range(2):  # the first call builds
+        x.grad = r.grad = w.grad = None
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        y, h = kernel(x, r, w, 0.1, 1e-6, seed, offset, target=target)
+        saved = torch.cuda.memory_allocated() - before
+        torch.autograd.backward((y, h), (torch.ones_like(y), torch.ones_like(h)))
+        peak = torch.cuda.max_memory_allocated() - before
+    size = x.numel() * x.element_size()
+    mask = x.numel() // 8  # of a bit an element; torch keeps a byte
+    assert saved < 2 * size + mask // 2, saved / size  # y and h
+    assert peak < 6 * size + mask, peak / size  # with two cotangents and two gradients
+
+
 def test_a_compiled_function_draws() -> None:
     dropout = kgen.load("dropout")
     compiled = torch.compile(lambda x: dropout(x, 0.5) * 2, fullgraph=True)
