@@ -14,7 +14,7 @@ from kgen.backends.base import NEARER
 from kgen.check import Kernel
 from kgen.parts import over_parts
 from kgen.precision import all_split
-from kgen.types import DType
+from kgen.types import DType, f32
 
 #: The forms of operators, each with a larger bound than those before it.
 LOOSER = ("split", "slope", *NEARER[::-1])
@@ -28,11 +28,13 @@ def forms_of(
 ) -> dict[tuple[str, Any], str]:
     """The brief, rough and near forms that operators of a kernel have on a target for these dtypes, by operator and place in the spec: of
     several there, that with the largest bound.  A kernel over parts (`parts.py`) is another text, and so is one that runs in the kernel's
-    stead (`runs`: the backward that reads what a forward saved): the forms in those are by operator and None."""
+    stead (`runs`: the backward that reads what a forward saved): the forms in those are by operator and None.  One that takes a tensor for
+    its sizes alone may have a dtype variable that the kernel lacks: f32 stands for it, as where such tensors are made (`Saving.whole`)."""
     made: dict[tuple[str, Any], str] = {}
     for other in (over_parts(kernel), *runs):
         if other is not kernel:
-            for (op, _), own in forms_of(other, binding, target).items():
+            bound = {v: f32 for v in other.variables} | dict(binding)
+            for (op, _), own in forms_of(other, tuple(bound.items()), target).items():
                 made[op, None] = max(made.get((op, None), own), own, key=LOOSER.index)
     for op, span, own in _printed(kernel, binding, target):
         if own not in EXACT and own != "split":
