@@ -290,3 +290,18 @@ def test_a_cluster_shares_rows_that_lie_side_by_side(tmp_path, monkeypatch) -> N
         got = emulated(x)["y"].double()
         assert bool((((got - want.exact).abs() <= want.bound) | (got.isnan() & want.exact.isnan())).all()), x.shape
         assert got.isnan().any(0).tolist() == [k == 1 for k in range(x.shape[1])]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_power_by_a_number_of_the_call(tmp_path, dtype: torch.dtype) -> None:
+    """Whatever the number: a square is a product, of the same special values."""
+    text = "f(x: T[N], p: float) -> y: T[N]\n\ny = x^p\n"
+    special = [0.0, -0.0, torch.inf, -torch.inf, torch.nan, 1.0, -1.0, 1e-30, -1e30, 1e-45, -3e38]
+    x = torch.tensor([*special, *torch.linspace(-7, 7, 53).tolist()], dtype=dtype)
+    kernel, checked = Emulated(text, tmp_path, (x, 2.0)), kgen.loads(text).kernel
+    for p in (2.0, -2.0, 2.5, 3.0, 1.0, 0.0, 0.5, -0.5, float("nan"), float("inf"), 1e-3):
+        (want,) = Analysis(checked, {"x": x, "p": p}, "cuda").results()
+        got = kernel(x, p)["y"].double()
+        same = (got == want.exact) | (got.isnan() & want.exact.isnan())
+        assert bool((same | ((got - want.exact).abs() <= want.bound)).all()), p
+        assert torch.equal(got.signbit() & (got == 0), torch.pow(x, torch.full_like(x, p)).signbit() & (got == 0)), p
