@@ -103,15 +103,21 @@ class Reduce:
         """Whether a value of these dims is the same all along a row."""
         return not set(dims) & set(self.inner)
 
-    def aside(self, defs: Mapping[str, Let]) -> bool:
-        """Whether all that it computes are sums over ranges, the same for rows that lie side by side along the last of their dims; `defs`
-        are the program's lets by name."""
+    def aside(self, defs: Mapping[str, Let]) -> str:
+        """What rows that lie side by side along the last of their dims share, where all that it computes are elements: "ranges" that are
+        summed, else "places" that are looked up; "" if neither is there and the same for all of them.  `defs` are the program's lets by
+        name."""
+        if self.inner or len(self.phases) != 1 or self.phases[0].reductions or self.rows[-1:] in ((), (ELLIPSIS,)):
+            return ""
         ranged = [let for let in self.gathers if let.expr.name == "ranged"]
-        sums = bool(ranged) and all(let.expr.attrs[0] == "sum" and len(let.expr.operands) < 5 for let in ranged)
-        alone = not self.inner and len(self.phases) == 1 and not self.phases[0].reductions
-        ends = {d for let in ranged for o in let.expr.operands[1:] for d in defs[o.name].dims}
-        sums &= all(let.expr.name != "keyed" for let in self.gathers)
-        return sums and alone and self.rows[-1] != ELLIPSIS and self.rows[-1] not in ends
+        asked = ranged or self.gathers
+        if any(self.rows[-1] in defs[o.name].dims for let in asked for o in let.expr.operands[1:]):
+            return ""
+        if not ranged:
+            moves = any(self.rows[-1] in defs[let.expr.operands[0].name].dims for let in asked)
+            return "places" if moves and all(let.expr.name == "gather" for let in asked) else ""
+        sums = all(let.expr.attrs[0] == "sum" and len(let.expr.operands) < 5 for let in ranged)
+        return "ranges" if sums and all(let.expr.name != "keyed" for let in self.gathers) else ""
 
 
 @dataclass(frozen=True)

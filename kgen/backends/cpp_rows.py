@@ -193,7 +193,7 @@ class RowPrinter:
             rounded=self.rounded,
             run_head=head,
             entries=entries,
-            beside=self.beside() if u.aside else None,
+            beside=self.beside() if u.aside == "ranges" else None,
         )
 
     def beside(self) -> BesideView | None:

@@ -184,7 +184,8 @@ class Cuda(CFamily):
         parts += ["kgen_tiles.cuh"] if any(isinstance(v, CudaMap) and v.tiles for v in views) else []
         parts += ["kgen_taps.cuh"] if any(isinstance(v, CudaMap) and v.taps for v in views) else []
         rowed = [v for v in views if isinstance(v, CudaRows)]
-        parts += ["kgen_ranges.cuh"] if any(v.walk.startswith("Aside") for v in rowed) else []
+        for walk, name in (("Ranges<", "kgen_ranges.cuh"), ("Aside<", "kgen_aside.cuh")):
+            parts += [name] if any(v.walk.startswith(walk) for v in rowed) else []
         parts += ["kgen_made.cuh"] if any(v.makes for v in rowed) else []
         parts += ["kgen_near.cuh"] if any(v.near for v in rowed) else []
         parts += ["kgen_pieces.cuh"] if any(v.pieces for v in rowed) else []

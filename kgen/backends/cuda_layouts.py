@@ -151,7 +151,7 @@ class RowLayout:
     segment's result takes, in 32-bit words; `rereads` whether it writes a row's value where it also reads one; `long` counts
     the readings that reduce of a row that does not stay on the chip.  `columns` is the room of an element's sums over all rows, in 32-bit
     words: 0 where there are none.  `persists`: whether its rows may follow one another all the same; `searches`: whether some readings are
-    those of a search; `aside`: whether a thread may take several rows, which lie side by side; `pieces`: how often it goes by pieces of a
+    those of a search; `aside`: what rows side by side share, of which a thread may take several; `pieces`: how often it goes by pieces of a
     row behind its readings, which keep the order of its dims; `groups`: operands that may lie in turns; `near`: the indices along whose
     dims it reads neighbours, a `single` vector at a time where rows have segments.
     """
@@ -171,7 +171,7 @@ class RowLayout:
     columns: int = 0
     persists: bool = False
     searches: bool = False
-    aside: bool = False
+    aside: str = ""
     pieces: int = 0
     groups: Groups = ()
     near: tuple[int, ...] = ()

@@ -22,6 +22,8 @@ from kgen.passes import Scalar
 from kgen.types import ELLIPSIS
 
 FIELDS = "gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each"
+#: How rows are walked, by what those side by side share.
+WALKS = {"": "{}", "ranges": "Ranges<{}, 1, 0>", "places": "Aside<{}, 1, 0>"}
 
 @dataclass(frozen=True)
 class Walked:
@@ -160,6 +162,9 @@ class RowPrinter:
                 if self.unit.aside and g.ranged not in ("", ORDER):
                     made.append(f"auto {w.name} = beside<{k}, {g.tensor.compute}>(walk, {w.pointer}_ptr, {gathers.index(w.name)});")
                     continue
+                if self.unit.aside and not g.ranged:
+                    made.append(f"auto {w.name} = looked<{k}, {g.tensor.compute}>(walk, {w.pointer}_ptr, {gathers.index(w.name)});")
+                    continue
                 way = "within" if g.ranged else "gathered"
                 call = f"walk.template {way}<{k}>({w.pointer}_ptr, {gathers.index(w.name)}, place)"
                 made.append(f"const auto {w.name} = [&](i64 place) {{ return {self.gathers[w.name].tensor.compute}({call}); }};")
@@ -171,6 +176,7 @@ class RowPrinter:
         if self.unit.aside:
             kept = (f"Kept<Walk, {self.position[p]}, {o.type}> {o.name}_kept{{{p}_ptr}};" for o, p in self.written())
             made += kept
+            made += [f"const auto {t.name}_side = walk.template side<{self.position[t.name]}>({t.name}_ptr);" for t in self.of_rows()]
         for w in self.operands:
             if w.record.element and not w.has_memory:
                 if w.name in self.asked:
@@ -194,7 +200,8 @@ class RowPrinter:
         made = self.row_indices()
         for t in self.unit.inputs:
             if self.unit.is_row(t) and t.name in read and t.name not in self.alone:
-                made.append(f"const {t.compute} {t.name} = {t.compute}(*walk.template at<{self.position[t.name]}>({t.name}_ptr));")
+                one = f"walk.mine({t.name}_side)" if self.unit.aside else f"*walk.template at<{self.position[t.name]}>({t.name}_ptr)"
+                made.append(f"const {t.compute} {t.name} = {t.compute}({one});")
         return made
 
     def row_indices(self) -> list[str]:
@@ -406,7 +413,7 @@ class RowPrinter:
             makes=any(c.makes for c in self.unit.every) or any(o.pair for o in self.unit.outputs),
             near=bool(self.unit.near),
             pieces=cuda_pieces.walk(self.unit),
-            walk="Aside<typename decltype(way)::Walk, 1, 0>" if self.unit.aside else "typename decltype(way)::Walk",
+            walk=WALKS[self.unit.aside].format("typename decltype(way)::Walk"),
         )
 
     def about(self) -> str:

@@ -240,8 +240,8 @@ KINDS = ("once", "again", "read", "many", "narrow", "narrower", "pieces")
 #: 32-bit words of a reading's result, beyond which fewer threads with more vectors each are to combine theirs.
 FEW_WORDS = 4
 FEW, PAIR = (1, 4), (5, 8)  # registers of one operand's vector, and of two
-#: Rows side by side of which a thread takes several: so many where as many threads are left, or so many.
-ASIDE = ((4, 1 << 22), (2, 1 << 14))
+#: Rows side by side of which a thread takes several: so many where as many threads are left, or so many. LOOKED: without sums to keep.
+ASIDE, LOOKED = ((4, 1 << 22), (2, 1 << 14)), ((8, 1 << 17), (4, 1 << 16), (2, 1 << 14))
 
 
 class Sharing(NamedTuple):

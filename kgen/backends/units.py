@@ -410,7 +410,7 @@ class RowUnit:
     dtype_variables: tuple[str, ...] = ()
     long: tuple[Code, ...] = ()
     finish: Code | None = None
-    aside: bool = False  # whether rows side by side, along the last of their dims, are sums over the same ranges
+    aside: str = ""  # what rows side by side, along the last of their dims, share: "ranges" that are summed, or "places"
     pieces: tuple[Piece, ...] = ()
     long_pieces: tuple[Piece, ...] = ()
 

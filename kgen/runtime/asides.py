@@ -12,7 +12,7 @@ from math import prod
 from typing import NamedTuple
 
 from kgen.backends.cuda_layouts import RowOperand
-from kgen.backends.launches import ALONE, ASIDE, ASIDE_FEW, ASIDE_LONG, ASIDE_SHARED, Sharing
+from kgen.backends.launches import ALONE, ASIDE, ASIDE_FEW, ASIDE_LONG, ASIDE_SHARED, LOOKED, Sharing
 from kgen.runtime.rows import RowPlan
 from kgen.types import DTYPES
 
@@ -35,6 +35,7 @@ class Aside(NamedTuple):
     row_sizes: tuple[int, ...]
     operands: Sequence[Operand]
     sharing: Sharing = ALONE  # who adds up a range of a row, where ranges are long
+    ranges: bool = False  # whether rows are sums over ranges
     sums: int = 0  # operands of which several blocks add up a range
     pieces: int = 0  # for so many of whose pieces there is room
 
@@ -42,7 +43,7 @@ class Aside(NamedTuple):
         """The plan in which teams take a row, where there are few, or ranges are long; a block's rows all have the same ranges."""
         innermost = {(k, own[-1]) for k, own in enumerate(planned.row_strides)}
         alike = innermost == {(k, self.columns * (self.moves >> k & 1)) for k in range(len(planned.row_strides))}
-        few = self.columns > 1 and planned.rows < ASIDE_FEW
+        few = self.ranges and self.columns > 1 and planned.rows < ASIDE_FEW
         how = self.sharing if self.sharing.team else ASIDE_SHARED if few else ALONE
         if not how.team or planned.row_sizes[-1] % how.rows or not alike:
             return planned
@@ -57,12 +58,15 @@ class Aside(NamedTuple):
 
     def text(self, walk: str) -> str:
         """The walk of a kernel that takes rows so."""
-        return f"Aside<{walk}, {self.columns}, {self.moves}ull>"
+        return f"{'Ranges' if self.ranges else 'Aside'}<{walk}, {self.columns}, {self.moves}ull>"
 
 
-def aside(row_sizes: tuple[int, ...], operands: Sequence[Operand], of: Sequence[RowOperand], gathers: Sequence[tuple[int, int]]) -> Aside:
-    """How many rows a thread takes.  The operands are those `of` a unit; `gathers` have (size, stride) along the dim of each gather."""
-    alone = Aside(1, 0, row_sizes, operands)
+def aside(
+    row_sizes: tuple[int, ...], operands: Sequence[Operand], of: Sequence[RowOperand], gathers: Sequence[tuple[int, int]], ranges: bool
+) -> Aside:
+    """How many rows a thread takes.  The operands are those `of` a unit; `gathers` have (size, stride) along the dim of each gather;
+    `ranges` if rows are sums over these, else they are looked up."""
+    alone = Aside(1, 0, row_sizes, operands, ranges=ranges)
     steps = [outer[-1] for _, outer, _, _ in operands]
     moving = [k for k, step in enumerate(steps) if step]
     sizes = [operands[k][3] for k in moving if operands[k][3]]
@@ -90,11 +94,12 @@ def aside(row_sizes: tuple[int, ...], operands: Sequence[Operand], of: Sequence[
         if terms >= how.least and max(sizes) == 2 and row_sizes[-1] % (8 * how.rows) == 0 and (how.orders or not ordered)
         and (shares or how.blocks == 1)
     )  # fmt: skip
-    sharing = next(long, ALONE) if fits(8) else ALONE
-    some = (n for n, many in ASIDE if n * max(sizes) <= 16 and row_sizes[-1] % n == 0 and prod(row_sizes) // n >= many)
+    sharing = next(long, ALONE) if ranges and fits(8) else ALONE
+    rows = prod(row_sizes)
+    some = (n for n, many in (ASIDE if ranges else LOOKED) if n * max(sizes) <= 16 and row_sizes[-1] % n == 0 and rows // n >= many)
     columns = 8 if sharing.team else next(some, 1)
     if columns == 1 or not fits(columns):
         return alone
     sums = 1 + moving.index(summed[-1]) if summed else 0  # they have places by the order of what moves
     made = [(address, (*outer[:-1], outer[-1] * columns), inner, size) for address, outer, inner, size in operands]
-    return Aside(columns, sum(1 << k for k in moving), (*row_sizes[:-1], row_sizes[-1] // columns), made, sharing, sums, pieces)
+    return Aside(columns, sum(1 << k for k in moving), (*row_sizes[:-1], row_sizes[-1] // columns), made, sharing, ranges, sums, pieces)

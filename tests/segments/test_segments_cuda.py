@@ -11,6 +11,7 @@ import kgen
 from kgen.backends import backend
 from kgen.backends.launches import Sharing
 from kgen.runtime import asides
+from kgen.testing.bounds import Analysis
 from tests.cuda.emulated import Emulated
 from tests.segments.kernels import CASES, close, drawn
 
@@ -53,10 +54,41 @@ z   = sum[S](v if own else 0)
         monkeypatch.setattr(asides, "LONGER", 2 if way == "groups" else 8)  # ranges that are longer go by pieces of sixteen blocks
         (folder := tmp_path / way).mkdir()
         made = Emulated(text, folder, (x, v, lo, hi, w))
-        walks = [e.split("Walk<")[1].split(", ") for e in made.expressions if "Aside" in e]
-        assert {e.split(">, ")[1].split(", ")[0] for e in made.expressions if "Aside" in e} == {str(8 if way in sharing else many)}
+        walks = [e.split("Walk<")[1].split(", ") for e in made.expressions if "Ranges" in e]
+        assert {e.split(">, ")[1].split(", ")[0] for e in made.expressions if "Ranges" in e} == {str(8 if way in sharing else many)}
         assert [int(walk[2]) for walk in walks] == [team, *([1] if way in ("blocks", "groups") else [])], made.expressions
         found.append(made(x, v, lo, hi, w))
     assert all(torch.equal(found[0][name], other[name]) for other in found[1:] for name in "yz")
     want = torch.stack([x[a:b].double().sum(0) for a, b in zip(lo, hi, strict=True)]) * w.double() + torch.arange(128)
     assert torch.allclose(found[0]["y"].double(), want, rtol=1e-2, atol=1e-2)
+
+
+def test_rows_side_by_side_that_are_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole vectors of a table's rows, at places of which some lie outside, behind a condition of each column's own, beside operands that
+    move and others that stand still; the same bits one by one, and where the table's rows do not begin with a vector."""
+    text = """picked(w: T[V, D], u: T[G, D], p: T[S, D], s: T[S], b: bool[D], ids: i64[B, S], of: i64[S]) -> (y: T[B, S, D], k: i8[B, S, D])
+
+y = (w[V = ids] if b else 0.5) * s + p - u[G = of]
+k = i8(index[D] if b and ids >= 0 else -1)
+"""
+    torch.manual_seed(6)
+    ids, of = torch.randint(0, 40, (3, 17)), torch.arange(17) % 7 - 1
+    ids[0, :5] = torch.tensor([-1, 40, 2**40, 39, 0])
+    checked = kgen.loads(text).kernel
+    for dtype, most in ((torch.bfloat16, "8"), (torch.float32, "4"), (torch.float64, "2")):
+        w, u, p, s = (torch.randn(*shape).to(dtype) for shape in ((40, 32), (6, 32), (17, 32), (17,)))
+        shifted = torch.zeros(40, 33, dtype=dtype)[:, 1:].copy_(w)
+        given = [(table, u, p, s, torch.arange(32) % 3 > 0, ids, of) for table in (w, shifted)]
+        want = Analysis(checked, {q.name: x for q, x in zip(checked.params, given[0], strict=True)}, "cuda").results()
+        found = []
+        for many in ((8, 1), (4, 1), (2, 1)), ():
+            monkeypatch.setattr(asides, "LOOKED", many)
+            (folder := tmp_path / f"{most}-{len(many)}").mkdir()
+            made = Emulated(text, folder, *given)
+            assert [e.rsplit(">, ", 1)[1].split(", ")[0] for e in made.expressions] == ([most, "1"] if many else ["1"])
+            found += [made(*args) for args in given]
+        for results in found:
+            for exact, got in zip(want, results.values(), strict=True):
+                near = (got.double() - exact.exact).abs() <= exact.bound
+                assert bool((near | (got == exact.exact) | got.isnan() & exact.exact.isnan()).all())
+                assert torch.equal(*(r.nan_to_num(9) for r in (got, found[0]["k" if got.dtype is torch.int8 else "y"])))

@@ -1,26 +1,16 @@
 // Rows of one element each that are sums over ranges: a thread may take several that lie side by side.
 #pragma once
-#include "kgen_rows.cuh"
+#include "kgen_aside.cuh"
 
-// A walk of which each thread takes COLUMNS rows side by side, one after the other; a bit of MOVES for each operand that moves by one element
-// from one to the next.
-template <typename Under, int COLUMNS_, u64 MOVES> struct Aside : Under {
+// A walk of such rows, of whose ranges teams add up parts.
+template <typename Walk, int COLUMNS_, u64 MOVES> struct Ranges : Aside<Walk, COLUMNS_, MOVES> {
+    using Under = Aside<Walk, COLUMNS_, MOVES>;
     static constexpr int COLUMNS = COLUMNS_, TEAM = Under::THREADS / Under::TEAMS, SHARING = by_lanes<TEAM, Under::TEAMS> ? 768 : 512;
     // Whether blocks that share a range leave what they have added up of its pieces; or whether that is taken up.
     static constexpr bool LEAVES = Under::stops(0), TAKES = Under::stops(1);
     static constexpr int BLOCKS = COLUMNS == 1 ? Under::BLOCKS : TEAM > 1 ? SHARING / Under::THREADS : TAKES ? 2 : 5;
-    static constexpr u64 MOVING = MOVES;
-    int column = 0;
 
-    __device__ explicit Aside(const typename Under::Layout& rows) : Under(rows) {}
-    template <int O, typename T> __device__ T* at(T* p) const { return Under::template at<O>(p) + (MOVES >> O & 1 ? column : 0); }
-    template <int O> __device__ i64 row_index() const { return Under::template row_index<O>() + (MOVES >> O & 1 ? column : 0); }
-    template <int O, typename T> __device__ T gathered(const T* p, int g, i64 place) const {
-        return Under::template gathered<O>(p + (MOVES >> O & 1 ? column : 0), g, place);
-    }
-    template <int O, typename T> __device__ T within(const T* p, int g, i64 place) const {
-        return Under::template within<O>(p + (MOVES >> O & 1 ? column : 0), g, place);
-    }
+    __device__ explicit Ranges(const typename Under::Layout& rows) : Under(rows) {}
 };
 
 // A value of each of COLUMNS rows.
@@ -175,13 +165,3 @@ template <int O, typename F, typename Walk, typename T> __device__ inline auto b
     if constexpr (Walk::LEAVES || Walk::TAKES) return Split<O, F, T, Walk>(walk, first, stride);
     else return Neighbours<F, T, Walk::COLUMNS, (Walk::MOVING >> O & 1), Walk::TEAM, Walk::TEAMS>(first, stride);
 }
-
-// What is stored of a thread's rows.
-template <typename Walk, int O, typename T> struct Kept {
-    T* p;
-    Vector<T, Walk::COLUMNS> at;
-
-    __device__ void store(const Walk& walk) const {
-        if (walk.leader()) *reinterpret_cast<Vector<T, Walk::COLUMNS>*>(p + walk.at_row[O]) = at;
-    }
-};

@@ -19,6 +19,7 @@
 
 #include "kgen_functions.cuh"
 #include "kgen_rows.cuh"
+#include "kgen_aside.cuh"
 
 // A row is read once to reduce it.
 // Operands: x, t, x_at, weight_at, class_at, l, of, l_kept.
@@ -185,13 +186,20 @@ loss_e_kernel(
     const __grid_constant__ typename Walk::Layout rows, const i64* t_ptr, const T* table_at_ptr, bf16* e_ptr, i64 V) {
     using F = compute<T>;
     Walk walk(rows);
-    const auto table_at = [&](i64 place) { return F(walk.template gathered<1>(table_at_ptr, 0, place)); };
-    const i64 t = i64(*walk.template at<0>(t_ptr));
+    auto table_at = looked<1, F>(walk, table_at_ptr, 0);
+    Kept<Walk, 2, bf16> e_kept{e_ptr};
+    const auto t_side = walk.template side<0>(t_ptr);
 
-    // e = pick[V](table, t) * 0.5
-    const F t0 = ((t >= i64(0)) && (t < V)) ? table_at(t) : F(not_a_number());
-    const F e = t0 * F(0.5);
-    if (walk.leader()) *walk.template at<2>(e_ptr) = bf16(e);
+    #pragma unroll
+    for (int k = 0; k < Walk::COLUMNS; k++) {
+        walk.column = k;
+        const i64 t = i64(walk.mine(t_side));
+        // e = pick[V](table, t) * 0.5
+        const F t0 = ((t >= i64(0)) && (t < V)) ? table_at(t) : F(not_a_number());
+        const F e = t0 * F(0.5);
+        e_kept.at.at[k] = bf16(e);
+    }
+    e_kept.store(walk);
 }
 
 
@@ -322,7 +330,7 @@ cudaError_t loss_e_run(
         {table, table_at_stride, int(sizeof(T)), false, 1, V, table_V_stride},
         {e, e_stride, int(sizeof(bf16)), false, 2},
     };
-    const auto kernel = [](auto way) { return loss_e_kernel<T, typename decltype(way)::Walk>; };
+    const auto kernel = [](auto way) { return loss_e_kernel<T, Aside<typename decltype(way)::Walk, 1, 0>>; };
     // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
     using pass = Pass<1, 0, 0, 3, true, false, 0, 0, false, 4, true, 0, 0, 0>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, t, table, e, i64(V));
