@@ -16,7 +16,7 @@ from kgen.monoids import RIDERS
 from kgen.ops import REDUCTIONS
 from kgen.scanned import is_scan
 from kgen.searches import SEARCHES
-from kgen.types import INT, Dims, boolean, i64, is_literal, literal_size, union
+from kgen.types import ELLIPSIS, INT, Dims, boolean, i64, is_literal, literal_size, union
 
 
 def is_reduction(let: Let) -> bool:
@@ -113,6 +113,7 @@ class Expander:
         low = self.build.add(Op("ge", ref(at.name), ref(zero.name)), boolean, at.dims, let.span)
         high = self.build.add(Op("lt", ref(at.name), ref(extent.name)), boolean, at.dims, let.span)
         inside = self.build.add(Op("and", ref(low.name), ref(high.name)), boolean, at.dims, let.span)
+        let = replace(let, dims=found.dims) if set(found.dims) == set(let.dims) else let  # as it lies where it is kept
         outside = self.build.literal("nan" if let.tensor_dtype.is_float else "0", let)
         return self.build.like(Op("where", ref(inside.name), ref(found.name), ref(outside.name)), let, let.label)
 
@@ -131,7 +132,6 @@ class Expander:
                 stack.extend(missing) if here.name not in done else stack.pop()
                 continue
             stack.pop()
-            rest = tuple(d for d in here.dims if d != dim)
             if here.expr.name == "index":
                 made = index
             elif (inner := self.gathered(here, dim)) is not None:
@@ -140,7 +140,7 @@ class Expander:
                 made = self.build.add(expr, here.dtype, union(self.kept(here), at.dims), here.span, "", here.generic)
             elif self.stored(here):
                 expr = Op("gather", dim, ref(here.name), ref(index.name))
-                made = self.build.add(expr, here.dtype, union(rest, index.dims), here.span, "", here.generic)
+                made = self.build.add(expr, here.dtype, self.lying(here.dims, dim, index.dims), here.span, "", here.generic)
             else:
                 moved = [done[o.name] if dim in o.dims else o for o in operands]
                 expr = here.expr.renamed({o.name: m.name for o, m in zip(operands, moved, strict=True)})
@@ -150,6 +150,15 @@ class Expander:
                     raise too_long(self.program, let.span, "with those that each place computes anew")
             done[here.name] = made
         return done[let.name]
+
+    @staticmethod
+    def lying(of: Dims, dim: str, places: Dims) -> Dims:
+        """The dims of what is gathered along a dim of a tensor, in the order in which it lies where it is kept: neighbours there stay
+        neighbours."""
+        *others, last = of
+        if last in (dim, ELLIPSIS):
+            return union(tuple(d for d in of if d != dim), places)
+        return (*union(tuple(d for d in others if d != dim), tuple(d for d in places if d != last)), last)
 
     def kept(self, gather: Let) -> Dims:
         """The dims that a gather's operand has besides the one that it is gathered along."""

@@ -160,3 +160,17 @@ def test_a_cast_of_a_place_has_the_dims_of_what_stands_there() -> None:
     kernel = kgen.loads(text).kernel
     for binding in kernel.bindings():
         assert pipeline.plan(kernel, binding, Rides.NONE).passes
+
+
+def test_what_is_looked_up_is_kept_as_its_table_lies() -> None:
+    """Neighbours of the table stay neighbours, whichever of its dims is looked up along, and the pass that writes them goes through them so."""
+    texts = {
+        "f(w: T[V, D], i: i64[S], b: i64[B + 1]) -> y: T[B, D]\n\n"
+        "y = sum[S](w[V = i] if b[B + 1 = index[B]] <= index[S] and index[S] < b[B + 1 = index[B] + 1] else 0)\n": ("S", "D"),
+        "f(w: T[V, D], i: i64[B, S]) -> y: T[B, S, D]\n\nx = w[V = i]\ny = x - mean[D](x)\n": ("B", "S", "D"),
+        "f(w: T[M, D, V], i: i64[S]) -> y: T[M, D, S]\n\nx = w[V = i]\ny = x - mean[S, D](x)\n": ("M", "D", "S"),
+        "f(w: T[..., V, D], i: i64[S]) -> y: T[..., S, D]\n\nx = w[V = i]\ny = x - mean[D](x)\n": ("...", "S", "D"),
+    }
+    for text, want in texts.items():
+        made = pipeline.plan(kgen.loads(text).kernel, {"T": f32}, Rides.NONE)
+        assert [w.dims for w in made.workspaces] == [want] and made.passes[0].dims == want, text
