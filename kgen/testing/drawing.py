@@ -1,4 +1,4 @@
-"""What random programs have of random numbers, of positions in several dims, and of floats of few bits.
+"""What random programs have of random numbers, of positions in several dims, of floats of few bits, and of what layers end with.
 
 In: a source of choices, and the dims and terms of a program in the making.  Out: terms.
 """
@@ -34,6 +34,21 @@ class Drawing:
     def ints(self, depth: int) -> Term:
         raise NotImplementedError
 
+    def computed(self, depth: int) -> Term:
+        raise NotImplementedError
+
+    def float_leaf(self) -> Term:
+        raise NotImplementedError
+
+    def joined(self, op: str, *terms: Term, kind: str = "float") -> Term:
+        raise NotImplementedError
+
+    def dims_in(self, term: Term) -> list[str]:
+        raise NotImplementedError
+
+    def ranked(self, x: Term, kind: str, dims: list[str]) -> Term:
+        raise NotImplementedError
+
     def numbered(self) -> list[str]:
         """The dims whose elements are numbered, the last one fastest: some or all, in any order; none within helpers."""
         dims = [d for d in self.dims if self.chance(0.7)] or self.dims[-1:]
@@ -54,6 +69,30 @@ class Drawing:
             return Term(applied(dtype, x.node, dims=how or None), "float", x.dims)
         bits = self.ints(1)
         return Term(applied(dtype, x.node, applied("u32", bits.node), dims=how), "float", x.dims | bits.dims)
+
+    def layered(self, depth: int) -> Term:
+        """What layers end with, in any order: a value that is rounded by name or dropped by chance, which several readings of a row take,
+        normalised, scaled by what rows share, and of few bits."""
+        x = self.computed(depth)
+        if not (dims := self.dims_in(x)) or self.inside:
+            return x
+        if self.chance(0.3):
+            x = self.joined("where", self.drawn_bool(depth), x, Term(Num("0.0", NOWHERE), "float", frozenset()))
+        if self.chance(0.7):
+            x = Term(applied(self.rnd.choice(("T", "T", "f32", "bf16", "f16")), x.node), "float", x.dims)
+        one, square = Num("1", NOWHERE), applied("pow", x.node, Num("2", NOWHERE))
+        low = {
+            "rms": lambda: applied("rsqrt", applied("add", one, applied("mean", square, dims=dims))),
+            "greatest": lambda: applied("div", one, applied("add", one, applied("max", applied("abs", x.node), dims=dims))),
+        }
+        way = self.rnd.choice(("softmax", "softmax", "center", "ranked", *low))
+        if way == "ranked":
+            y = self.joined("sub", x, self.ranked(x, "float", dims))
+        else:
+            y = Term(applied("mul", x.node, low[way]()) if way in low else applied(way, x.node, dims=dims), "float", x.dims)
+        if self.chance(0.5):
+            y = self.joined(self.rnd.choice(("mul", "add")), y, self.float_leaf())
+        return self.rounded(y) if self.chance(0.3) else y
 
     def drawn(self, depth: int) -> Term:
         """A float for each element."""

@@ -272,7 +272,7 @@ class _Maker(Placing, Drawing):
             (1, lambda d: self.float_leaf()), (6, self.binary), (4, self.unary), (5, self.reduction), (2, self.where), (2, self.activation),
             (1, self.cast), (1, self.spread), (1, self.mixed), (1, self.three), (1, self.picked), (1, self.helper),
             (1, lambda d: self.number(d)), (1, lambda d: self.joined("stop", self.floats(d))), (6, self.extreme),
-            (4, self.placed), (2, self.segment), (2, self.scanned), (2, self.drawn),
+            (4, self.placed), (2, self.segment), (2, self.scanned), (2, self.drawn), (3, self.layered),
         ))  # fmt: skip
         return way(depth - 1)
 
