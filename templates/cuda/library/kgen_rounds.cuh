@@ -232,6 +232,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
             }
         }
         __device__ auto one(int v, int k) const { return element(now[v], TWO * k + SECOND); }
+        __device__ const Vector<T, VEC>* vectors() const { return now; }
         __device__ Vector<T, VEC> values(int v) const {
             Vector<T, VEC> own;
             #pragma unroll
