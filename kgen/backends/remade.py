@@ -2,7 +2,8 @@
 
 In: a pass over rows.  Out: the value, if there is one that several readings compute, which is rounded by name to the dtype that an operand
 is stored in, and beside which no reading from the first of these on needs that operand.  There it stands from then on, and neither it nor
-what else it is made of is read or computed again; where a row does not stay on the chip it is made anew.
+what else it is made of is read or computed again; where a row does not stay on the chip it is made anew.  What all rows share is no such
+operand: it has no place there.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def remade(p: Reduce, kernel: Kernel) -> Remade | None:
         if not _gives_back(value, name):
             continue
         free = [let for let in loads if let not in after and dtypes.get(let.expr.attrs[0]) == name and let.expr.attrs[0] not in written]
-        free = [let for let in free if set(value.dims) <= set(let.dims)]
+        free = [let for let in free if set(value.dims) <= set(let.dims) and (not p.rows or set(p.rows) & set(let.dims))]
         if free and stored not in after and not any(let.expr.name in ("index", *GATHERS) for let in lets):
             loads = [free[0], *(let for let in loads if let is not free[0])]
             made = tuple(let for let in lets if let.expr.name != "load")

@@ -158,6 +158,26 @@ def test_what_takes_an_operand_s_place_is_made_once(text: str, tmp_path) -> None
         assert bool(((got - want.exact).abs() <= want.bound).all()), (args[0].dtype, args[0].shape)
 
 
+#: A rounded value that is the same for all rows; of one row, and of one alone, it takes the parameter's place.
+OF_COLUMNS = """of_columns(x: T[M, N], w: T[N]) -> y: T32[M, N]
+
+v = T(w * 1.5)
+y = x * v / sum[N](abs(x * v))
+"""
+
+
+@needs_compiler
+def test_what_all_rows_share_stays_as_it_is(tmp_path) -> None:
+    """A parameter of columns does not stay on the chip beside a row, so nothing that is made of it does."""
+    torch.manual_seed(4)
+    lengths = ((torch.bfloat16, (40, 515, 20000)), (torch.float32, (64, 4096)))
+    given = [(torch.randn(3, n).to(dtype), torch.randn(n).to(dtype)) for dtype, own in lengths for n in own]
+    kernel, checked = Emulated(OF_COLUMNS, tmp_path, *given), kgen.loads(OF_COLUMNS).kernel
+    for x, w in given:
+        (want,) = Analysis(checked, {"x": x, "w": w}, "cuda").results()
+        assert bool(((kernel(x, w)["y"].double() - want.exact).abs() <= want.bound).all()), (x.dtype, x.shape)
+
+
 @needs_compiler
 def test_a_result_is_read_again(tmp_path) -> None:
     """What is stored as it is rounded by name is what a later pass takes; nothing is kept for it."""
