@@ -21,7 +21,8 @@ struct Walk : Partials {
     using Spot = ::Spot<Index>;
     using Partials::load;
     static constexpr Place LAST = Place(-1);
-    static constexpr bool STAYS = KEEP == 2 || KEEP % 2 == 1;  // whether a row is gone through once for each reading, and read from memory once
+    // Whether one launch goes through a row once for each reading, and reads it from memory once.
+    static constexpr bool STAYS = STEP < 0 && (KEEP == 2 || KEEP % 2 == 1);
     // Whether a thread computes from vectors that are not there too, and leaves what comes of it: where that is not rare, a branch for
     // each costs more.
     static constexpr bool EVERY = KEEP == 2 || KEEP > 4 || (KEEP == 1 && EDGES) || (KEEP == 0 && !SEGMENTS);
