@@ -451,8 +451,8 @@ class RowNames:
         loads = (self.inputs[x.expr.attrs[0]] for x in left if x.expr.name == "load" and x.name in read)
         indices = (self.indices[x.expr.attrs[0]] for x in left if x.expr.name == "index" and x.name in read)
         name = body.named[let.name] if let.name in body.named else self.names.fresh("value")
-        others = tuple(self.made[x.name] for x in left if x.name in self.made)
-        return Repeated(name, self.render.type_of(let), tuple(loads), tuple(indices), words, tuple(body.lines), text[let.name], others)
+        made = tuple(body.lines), text[let.name], tuple(self.made[x.name] for x in left if x.name in self.made), tuple(body.divides)
+        return Repeated(name, self.render.type_of(let), tuple(loads), tuple(indices), words, *made)
 
     @cached_property
     def made_name(self) -> str:
@@ -477,7 +477,7 @@ class RowNames:
         body.say(own.value.label)
         inputs = tuple(self.inputs[let.expr.attrs[0]] for let in own.loads)
         t = self.in_place(own.value)
-        return Made(t.name, t.type, t.compute, inputs, tuple(body.lines), text[own.of.name])
+        return Made(t.name, t.type, t.compute, inputs, tuple(body.lines), text[own.of.name], tuple(body.divides))
 
     def coded(self, phase: Phase) -> dict[str, Let]:
         """The codes that a reading of elements stores and does nothing else with, where the target makes them of two values at a time: what

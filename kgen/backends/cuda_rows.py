@@ -332,7 +332,7 @@ class RowPrinter:
         lines = [*self.backend.printed(m.lines), f"return {source('{0}({1})', m.type, m.value)};"]
         operands = ", ".join(f"{t.name}_row" for t in m.inputs)
         head, end = f"auto {m.name}_row = made<{m.type}>(walk, [&]({params}) {{", f"}}, operands({operands}));"
-        return [head, *(f"    {line}" for line in lines), end]
+        return [*map(divisor, m.divisors), head, *(f"    {line}" for line in lines), end]
 
     def row_stores(self, c: Code, walk: str = "walk") -> list[str]:
         """What one thread of a row, or of a piece of it, stores."""
@@ -358,6 +358,7 @@ class RowPrinter:
             of += [(x.type, x.name) for x in m.others]
             params, operands = [f"{kind} {name}" for kind, name in of], ", ".join(f"{name}_row" for _, name in of)
             lines = [*self.backend.printed(m.lines), f"return {m.value};"]
+            made += map(divisor, m.divisors)
             made += [f"const auto {m.name}_of = [&]({', '.join(params)}) {{", *(f"    {line}" for line in lines), "};"]
             made.append(f"auto {m.name}_row = repeated<Walk, {m.type}>({m.name}_of, operands({operands}));")
         drawn |= {*words, *(m.name for m in c.repeated)}

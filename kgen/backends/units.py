@@ -299,11 +299,13 @@ class Repeated:
     lines: tuple[Statement, ...]
     value: Text
     others: tuple[Repeated, ...] = ()
+    divisors: tuple[Given, ...] = ()  # what it is divided by first, of a row's values
 
     @property
     def texts(self) -> tuple[Text, ...]:
         """What it makes, and what of the row it takes."""
-        return (*(s.value for s in self.lines), self.value, *(x for w in self.words for x in (w.seed, w.offset, w.before)))
+        of_row = (*(g.text for g in self.divisors), *(x for w in self.words for x in (w.seed, w.offset, w.before)))
+        return (*(s.value for s in self.lines), self.value, *of_row)
 
 
 @dataclass(frozen=True)
@@ -317,6 +319,7 @@ class Made:
     inputs: tuple[Tensor, ...]
     lines: tuple[Statement, ...]
     value: Text
+    divisors: tuple[Given, ...] = ()  # what it is divided by first, of a row's values
 
 
 @dataclass(frozen=True)
@@ -355,11 +358,16 @@ class Code:
         return tuple(dict.fromkeys(m for own in self.drawn for m in (*own.others, own)))
 
     @property
+    def divided(self) -> tuple[Given, ...]:
+        """`divisors`, and those of what takes an operand's place and of what is made once."""
+        return (*self.divisors, *(self.makes.divisors if self.makes else ()), *(g for m in self.repeated for g in m.divisors))
+
+    @property
     def made(self) -> tuple[Text, ...]:
         """What it makes, in its order."""
         shares = (text for a in (*self.accumulators, *self.columns) for text in (a.value, a.place, *a.weights))
         own = [*(s.value for s in self.makes.lines), self.makes.value] if self.makes else []
-        own += [g.text for g in self.divisors] + [x for w in self.words for x in (w.seed, w.offset, w.before)]
+        own += [g.text for g in self.divided] + [x for w in self.words for x in (w.seed, w.offset, w.before)]
         own += [x for m in self.repeated for x in m.texts]
         return (*own, *(s.value for s in self.lines), *(g.text for g in self.gives), *(o.value for o in self.outputs), *shares)
 
@@ -370,7 +378,7 @@ class Code:
         types |= {b.tensor.compute for b in self.near}
         types |= {t for a in (*self.accumulators, *self.columns) for t in (a.type, a.value_type)} | {m.type for m in self.repeated}
         types = types.union(*(s.uses for m in self.repeated for s in m.lines))
-        types |= {x for g in self.divisors for x in (g.type, *g.text.uses)}
+        types |= {x for g in self.divided for x in (g.type, *g.text.uses)}
         if (m := self.makes) is not None:
             types |= {m.type, *(t.compute for t in m.inputs), *(s.type for s in m.lines)}
         if (s := self.search) is not None:

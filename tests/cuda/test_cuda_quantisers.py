@@ -178,6 +178,28 @@ def test_what_all_rows_share_stays_as_it_is(tmp_path) -> None:
         assert bool(((kernel(x, w)["y"].double() - want.exact).abs() <= want.bound).all()), (x.dtype, x.shape)
 
 
+#: A quotient by a row's value, in what takes an operand's place and in what is drawn once; each is all that divides by that value.
+QUOTIENTS_ONCE = (
+    "once(x: T[M, N], w: T[N]) -> y: T32[M, N]\n\nv = T(softmax[N](x) * w)\ny = v * rsqrt(mean[N](v^2) + 0.01)\n",
+    "once(x: T[M, N], seed: i64[]) -> y: T32[M, N]\n\np = softmax[N](x) if bernoulli[M, N](0.5, seed, 0) else 0\ny = p / (sum[N](p) + 0.1)\n",
+)
+
+
+@needs_compiler
+@pytest.mark.parametrize("text", QUOTIENTS_ONCE, ids=["made", "drawn"])
+def test_what_is_made_once_is_divided(text: str, tmp_path) -> None:
+    """By the row's value, which stands before what is made, with what follows from it for all elements."""
+    g = torch.Generator().manual_seed(7)
+    checked, given = kgen.loads(text).kernel, []
+    for dtype, n in ((torch.bfloat16, 64), (torch.float32, 600), (torch.bfloat16, 20000)):
+        x = torch.randn(3, n, generator=g).to(dtype)
+        given.append((x, torch.linspace(-2, 3, n).to(dtype) if "w" in [q.name for q in checked.params] else torch.tensor(5)))
+    kernel = Emulated(text, tmp_path, *given)
+    for args in given:
+        (want,) = Analysis(checked, {q.name: a for q, a in zip(checked.params, args)}, "cuda").results()
+        assert bool(((kernel(*args)["y"].double() - want.exact).abs() <= want.bound).all()), (args[0].dtype, args[0].shape)
+
+
 @needs_compiler
 def test_a_result_is_read_again(tmp_path) -> None:
     """What is stored as it is rounded by name is what a later pass takes; nothing is kept for it."""
