@@ -306,13 +306,13 @@ class RowPrinter:
                     reads = [*self.results(c), *partials.reading(self.backend, c, reading, later, bool(self.unit.columns), stores=stores)]
                 else:
                     reads = self.storing(c)
-                reads = [*self.making(c.makes), *reads, f"{c.makes.name}_row.kept = Walk::STAYS;"] if c.makes else reads
                 last = k + 1 == len(codes) and not pieces and not c.accumulators
-                reads = dividing(c.divisors, reads, last)
+                reads = [*reads, f"{c.makes.name}_row.kept = Walk::STAYS;"] if c.makes else reads
                 done = [f"{m.name}_row.done = true;" for m in c.repeated if any(m in x.repeated for x in codes[k + 1 :])]
-                reads, words = [*reads, *done], self.draws(c, drawn)  # which later readings of a search have too
-                looped = searching.looped(c.search, "u64", "i64(walk.rows.n)", reads) if c.search else reads
-                made.append([*words, *looped, *behind])
+                reads = searching.looped(c.search, "u64", "i64(walk.rows.n)", reads) if c.search else reads
+                reads = dividing(c.divisors, [*(self.making(c.makes) if c.makes else ()), *reads], last)
+                reads, words = [*reads, *done], self.draws(c, drawn)  # all these later readings have too
+                made.append([*words, *reads, *behind])
                 behind = []
                 reading += bool(c.accumulators)
                 continue

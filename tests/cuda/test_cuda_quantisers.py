@@ -178,17 +178,19 @@ def test_what_all_rows_share_stays_as_it_is(tmp_path) -> None:
         assert bool(((kernel(x, w)["y"].double() - want.exact).abs() <= want.bound).all()), (x.dtype, x.shape)
 
 
-#: A quotient by a row's value, in what takes an operand's place and in what is drawn once; each is all that divides by that value.
-QUOTIENTS_ONCE = (
+#: A quotient by a row's value, in what takes an operand's place and in what is drawn once, each all that divides by that value; and what
+#: takes an operand's place in the steps of a search.
+MADE_ONCE = (
     "once(x: T[M, N], w: T[N]) -> y: T32[M, N]\n\nv = T(softmax[N](x) * w)\ny = v * rsqrt(mean[N](v^2) + 0.01)\n",
     "once(x: T[M, N], seed: i64[]) -> y: T32[M, N]\n\np = softmax[N](x) if bernoulli[M, N](0.5, seed, 0) else 0\ny = p / (sum[N](p) + 0.1)\n",
+    "once(x: T[M, N], w: T[N]) -> y: T32[M, N]\n\nv = T(x * 1.5)\ny = w * v if v >= kth[N](v, 3) else -v\n",
 )
 
 
 @needs_compiler
-@pytest.mark.parametrize("text", QUOTIENTS_ONCE, ids=["made", "drawn"])
-def test_what_is_made_once_is_divided(text: str, tmp_path) -> None:
-    """By the row's value, which stands before what is made, with what follows from it for all elements."""
+@pytest.mark.parametrize("text", MADE_ONCE, ids=["made", "drawn", "searched"])
+def test_what_is_made_once_stands_before_its_readings(text: str, tmp_path) -> None:
+    """Behind what it is divided by: the row's value, with what follows from that for all elements."""
     g = torch.Generator().manual_seed(7)
     checked, given = kgen.loads(text).kernel, []
     for dtype, n in ((torch.bfloat16, 64), (torch.float32, 600), (torch.bfloat16, 20000)):
