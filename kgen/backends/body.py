@@ -300,7 +300,7 @@ class RowNames:
         known = render.program.by_name | self.defs
         found = drawn.streams(every, p.inner, known) if not (isinstance(p, Scan) or p.aside(known)) else {}
         self.streams = found if render.backend.draws else {}
-        makes = render.backend.makes and phases is p.phases and not self.streams
+        makes = render.backend.makes and phases is p.phases and not (self.streams or p.pieces)  # which read operands as they lie
         self.remade = remade(p, render.kernel) if makes else None
         even = render.backend.neighbours
         self.neighbours = {name: drawn.beside(even, s.keeps, s.sets) for name, s in found.items() if even}

@@ -80,6 +80,27 @@ def test_scales_along_both_dims(dtype: torch.dtype, tmp_path) -> None:
             assert torch.equal(bits(kernel(each)[name]), bits(own)), (name, each.stride())
 
 
+ROUNDED = """rounded(x: T[M, G, 64]) -> (q: f8e4m3[M, G, 64], s: f32[M, G])
+
+y = T(x * 1.5)
+k = max[G, 64](y if y < max[G, 64](y) else 0)
+h = x * k
+s = max[64](abs(h)) / 448
+q = f8e4m3[saturate](h / s)
+"""
+
+
+@needs_compiler
+def test_pieces_take_operands_as_they_lie(tmp_path) -> None:
+    """Behind two readings of a rounded value, which would take its operand's place else."""
+    given = [torch.randn(3, g, 64, generator=torch.Generator().manual_seed(g)).bfloat16() for g in (1, 4, 37)]
+    kernel = Emulated(ROUNDED, tmp_path, *((x,) for x in given))
+    assert len(kernel.units) == 1
+    for x in given:
+        for name, own in zip("qs", kgen.loads(ROUNDED)(x, target="cpp"), strict=True):
+            assert torch.equal(bits(kernel(x)[name]), bits(own)), (name, x.shape)
+
+
 @needs_compiler
 def test_pieces_of_any_rows(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     """The kernels of a written file for rows in any dims give the same."""
