@@ -290,10 +290,11 @@ def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch, s
     (RMSNORM, 515, torch.float64),  # an element outside of whole vectors has two words
     ("a(x: T[..., N], w: T[N]) -> y: T[..., N]\n\ny = x / (max[N](abs(x)) + 1) * w\n", 512, torch.float32),  # of a vector as it lies
     ("a(x: T[..., N], w: T[N]) -> y: T[..., N]\n\ny = softmax[N](x) * w\n", 512, torch.float32),  # of several
+    ("a(x: T[..., N], w: T[N]) -> y: f8e4m3[..., N]\n\ny = f8e4m3[saturate](x * rsqrt(mean[N](x^2)) * w)\n", 512, torch.float32),  # to codes
 ])  # fmt: skip
 def test_what_moves_is_read_in_every_way(tmp_path, monkeypatch, text: str, n: int, dtype: Any) -> None:
-    """Rows that follow one another in shared memory: by elements of eight bytes at their ends, and by vectors that are compared, for their
-    magnitudes and for a peak."""
+    """Rows that follow one another in shared memory: by elements of eight bytes at their ends, by vectors that are compared, for their
+    magnitudes and for a peak, and by those that codes are made of."""
     torch.manual_seed(8)
     for table in ("PERSISTENT", "PERSISTENT_EDGES"):
         rule = Round(64, 64, 32, 1, 3, "cluster", 512, every=True)

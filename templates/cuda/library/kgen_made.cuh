@@ -1,4 +1,5 @@
-// What is made of a row's operands: values that take the place of one of them, and codes, two at a time.
+// What is made of a row's operands: values that take the place of one of them, and codes, two at a time. A walk W that takes or writes them
+// may be one that Walk is derived from.
 #pragma once
 #include "kgen_walk.cuh"
 
@@ -9,10 +10,10 @@ template <typename T, typename Walk, typename Make, typename In> struct Made {
     In in;
     bool kept;
 
-    __device__ void fetch(const Walk& walk, const typename Walk::Chunk& c, int v) {
+    template <typename W> __device__ void fetch(const W& walk, const typename W::Chunk& c, int v) {
         if (!kept) in.fetch(walk, c, v);
     }
-    __device__ void take(const Walk& walk, int v, int k) {
+    template <typename W> __device__ void take(const W& walk, int v, int k) {
         if (kept) return in.first.take(walk, v, k);
         in.take(walk, v, k);
         auto y = in.first.values(k);
@@ -21,15 +22,15 @@ template <typename T, typename Walk, typename Make, typename In> struct Made {
         in.first.replace(walk, v, k, y);
     }
     // The same vector once more, in one reading: where it was put.
-    __device__ void again(const Walk&, int, int) {}
+    template <typename W> __device__ void again(const W&, int, int) {}
     __device__ auto one(int v, int k) const { return in.first.one(v, k); }
     __device__ auto vectors() const { return in.first.vectors(); }
     __device__ const auto& values(int v) const { return in.first.values(v); }
-    __device__ T one_loose(const Walk& walk, int j) { return in.loose(make, walk, j); }
-    __device__ T one_at(const Walk& walk, typename Walk::Place i) { return in.at(make, walk, i); }
-    __device__ void put(const Walk&, const typename Walk::Chunk&, int) {}
-    __device__ void put_loose(const Walk&, int) {}
-    __device__ void put_at(const Walk&, typename Walk::Place) {}
+    template <typename W> __device__ T one_loose(const W& walk, int j) { return in.loose(make, walk, j); }
+    template <typename W> __device__ T one_at(const W& walk, typename W::Place i) { return in.at(make, walk, i); }
+    template <typename W> __device__ void put(const W&, const typename W::Chunk&, int) {}
+    template <typename W> __device__ void put_loose(const W&, int) {}
+    template <typename W> __device__ void put_at(const W&, typename W::Place) {}
 };
 template <typename T, typename Walk, typename Make, typename In>
 __device__ inline Made<T, Walk, Make, In> made(const Walk&, Make make, In in) { return {make, in, false}; }
@@ -42,11 +43,11 @@ template <int O, typename Walk, typename Pair> struct Coded {
     Pair pair;
     float now[VECTORS][VEC], now_loose;
 
-    __device__ void fetch(const Walk&, const typename Walk::Chunk&, int) {}
-    __device__ void take(const Walk&, int, int) {}
+    template <typename W> __device__ void fetch(const W&, const typename W::Chunk&, int) {}
+    template <typename W> __device__ void take(const W&, int, int) {}
     __device__ float& one(int v, int k) { return now[v][k]; }
-    __device__ float& one_loose(const Walk&, int) { return now_loose; }
-    __device__ void put(const Walk& walk, const typename Walk::Chunk& c, int v) {
+    template <typename W> __device__ float& one_loose(const W&, int) { return now_loose; }
+    template <typename W> __device__ void put(const W& walk, const typename W::Chunk& c, int v) {
         #pragma unroll
         for (int k = 0; k < VEC; k += 2) {
             const u16 two = pair(now[v][k], now[v][k + (VEC > 1)]);
@@ -54,12 +55,12 @@ template <int O, typename Walk, typename Pair> struct Coded {
         }
         codes.put(walk, c, v);
     }
-    __device__ void put_loose(const Walk& walk, int j) {
+    template <typename W> __device__ void put_loose(const W& walk, int j) {
         codes.now_loose = u8(pair(now_loose, now_loose));
         codes.put_loose(walk, j);
     }
-    __device__ float& one_at(const Walk&, typename Walk::Place) { return now_loose; }
-    __device__ void put_at(const Walk& walk, typename Walk::Place i) {
+    template <typename W> __device__ float& one_at(const W&, typename W::Place) { return now_loose; }
+    template <typename W> __device__ void put_at(const W& walk, typename W::Place i) {
         codes.now_loose = u8(pair(now_loose, now_loose));
         codes.put_at(walk, i);
     }
