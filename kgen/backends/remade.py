@@ -16,6 +16,9 @@ from kgen.passes import Reduce, Scan
 from kgen.phases import Phase, ends, needed
 from kgen.types import f32, f64, variable_of
 
+#: What is read elsewhere than at an element's place, or is no operand: of these nothing is made.
+ELSEWHERE = frozenset(("index", "tap", *GATHERS))
+
 
 @dataclass(frozen=True)
 class Remade:
@@ -54,7 +57,7 @@ def remade(p: Reduce, kernel: Kernel) -> Remade | None:
             continue
         free = [let for let in loads if let not in after and dtypes.get(let.expr.attrs[0]) == name and let.expr.attrs[0] not in written]
         free = [let for let in free if set(value.dims) <= set(let.dims) and (not p.rows or set(p.rows) & set(let.dims))]
-        if free and stored not in after and not any(let.expr.name in ("index", *GATHERS) for let in lets):
+        if free and stored not in after and not any(let.expr.name in ELSEWHERE for let in lets):
             loads = [free[0], *(let for let in loads if let is not free[0])]
             made = tuple(let for let in lets if let.expr.name != "load")
             return Remade(value, stored, of, readings[having[0]], tuple(loads), made)

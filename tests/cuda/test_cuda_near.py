@@ -86,6 +86,18 @@ def test_what_a_vector_shares_is_computed_for_sums_and_neighbours_at_once(tmp_pa
     hold(run, given)
 
 
+#: A value that is rounded by name, and might stand in x's place for the readings of a row; it reads x before its place too.
+ROUNDED = """rounded(x: T[B, C, N], g: T[B, C, N]) -> y: T32[B, C, N]
+v = T(x * 0.75 + g[N = index[N] - 1 else 0])
+y = v / max[N](abs(v) if abs(v) < max[N](abs(v)) else 0.5)
+"""
+
+
+def test_what_reads_neighbours_takes_no_operand_s_place(tmp_path: Path) -> None:
+    given = calls()[1:15:3]
+    hold(Emulated(ROUNDED, tmp_path, *given), given)
+
+
 def test_a_convolutions_gradient_reads_its_operands_once_for_all() -> None:
     kernel, cuda = over_parts(grad.backward(kgen.load("causal_conv4").kernel).kernel), backend("cuda")
     plan = pipeline.scheduled(kernel, kernel.bindings()[0], cuda.rides, cuda.merges, cuda.taps)
