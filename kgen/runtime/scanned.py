@@ -2,7 +2,7 @@
 
 In: a scan of a kernel's graph, its operands as the evaluator keeps them.  Out: its value.  What torch has not, recurrences and sums that
 begin anew, is made in rounds, each joining twice as many steps; so are sums in f64, which torch adds one behind the other: of many elements
-that would be less exact than what is held to it.
+that would be less exact than what is held to it.  Unsigned integers of 16 bits and more are their carriers (`unsigned.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from kgen.check import Value
 from kgen.ops import SCANS
 from kgen.ops.scans import split
-from kgen.types import DType, Float
+from kgen.runtime import unsigned
+from kgen.types import DType, Float, u16, u32, u64
 
 if TYPE_CHECKING:
     from kgen.runtime.evaluate import Evaluator
@@ -25,6 +26,8 @@ def scan(e: Evaluator, v: Value, args: list) -> Any:
     torch, (dim, _, _) = e.torch, split(tuple(v.attr))
     own = operands(e, v, args, dim)
     at = e.places(own[0], (dim,))[0]
+    if v.type is u64:  # in the order of its carrier
+        return unsigned.turned(along(torch, v, [unsigned.turned(t) for t in own], at))
     return along(torch, v, own, at, e.mode != "eager")
 
 
@@ -37,7 +40,7 @@ def operands(e: Evaluator, v: Value, args: list, dim: str) -> list:
         for a in args
     ]
     if isinstance(v.type, DType):
-        wanted = getattr(torch, v.type.torch)
+        wanted = torch.int64 if v.type in unsigned.WIDE else getattr(torch, v.type.torch)
     else:
         assert isinstance(v.type, Float)
         wanted = reduce(torch.promote_types, map(e.float_dtype, sorted(v.type.of)))
@@ -59,20 +62,21 @@ def along(torch: Any, v: Value, own: list, at: int, in_rounds: bool = False) -> 
         function = partial(rounds, JOINED[v.op])
     found = OWN[v.op](torch, *own, at) if function is None else function(torch, *own, at)
     if exclusive:
-        first = torch.full_like(found.narrow(at, 0, 1), identity(torch, v.op, found.dtype))
+        first = torch.full_like(found.narrow(at, 0, 1), identity(torch, v, found.dtype))
         found = torch.cat([first, found.narrow(at, 0, found.shape[at] - 1)], at)
     return found.flip(at) if backwards else found
 
 
-def identity(torch: Any, op: str, dtype: Any) -> float | int:
-    """What stands before the first element."""
-    if op in ("cumsum", "recur", "cumsum_since"):
+def identity(torch: Any, v: Value, dtype: Any) -> float | int:
+    """What stands before the first element of a scan that is carried in a dtype; of a u64, whose carrier is turned, as of an i64."""
+    if v.op in ("cumsum", "recur", "cumsum_since"):
         return 0
-    if op == "cumprod":
+    if v.op == "cumprod":
         return 1
     if dtype.is_floating_point:
-        return float("inf") if op == "cummin" else float("-inf")
-    return torch.iinfo(dtype).max if op == "cummin" else torch.iinfo(dtype).min
+        return float("inf") if v.op == "cummin" else float("-inf")
+    info = v.type.limits if isinstance(v.type, DType) and v.type in (u16, u32) else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    return info[v.op == "cummin"]
 
 
 def rounds(join: str, torch: Any, x: Any, at: int) -> Any:

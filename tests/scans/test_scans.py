@@ -7,6 +7,7 @@ import itertools
 import math
 import types
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -68,6 +69,29 @@ def arguments(op: str, kind: str = "plain", shape=(2, 9), dtype=torch.float64):
     if kind == "zeros":
         given = {a: torch.where(torch.rand_like(x) < 0.3, 0.0, x) for a, x in given.items()}
     return {a: x > 0.7 if a in SCANS[op].conditions else x for a, x in given.items()}
+
+
+WHOLE = ("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")
+
+
+@pytest.mark.parametrize("target", ["torch", pytest.param("cpp", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", WHOLE)
+def test_greatest_and_least_of_integers(name: str, target: str, built_quickly) -> None:
+    """Those of unsigned ones too, which torch has none of: as NumPy has them, with the ends of the dtype before the first."""
+    rng, kind = np.random.default_rng(5), np.dtype(name.replace("i", "int").replace("u", "uint"))
+    low, high = np.iinfo(kind).min, np.iinfo(kind).max
+    x = rng.integers(low, high, (3, 9), kind, endpoint=True)
+    x[0, 3], x[1, 2], x[2, :] = high, low, np.sort(x[2])
+    forms = [(op, *form) for op in ("cummax", "cummin") for form in FORMS]
+    lines = [f"y{k} = {op}[{', '.join(attrs('N', back, exclusive))}](x)" for k, (op, back, exclusive) in enumerate(forms)]
+    results = ", ".join(f"y{k}: {name}[M, N]" for k in range(len(lines)))
+    found = kgen.loads(f"f(x: {name}[M, N]) -> ({results})\n\n" + "\n".join(lines) + "\n")(torch.from_numpy(x), target=target)
+    for (op, back, exclusive), y in zip(forms, found, strict=True):
+        own = x[:, ::-1] if back else x
+        want = (np.maximum if op == "cummax" else np.minimum).accumulate(own, 1)
+        if exclusive:
+            want = np.concatenate([np.full((3, 1), low if op == "cummax" else high, kind), want[:, :-1]], 1)
+        assert np.array_equal(y.numpy(), want[:, ::-1] if back else want), (op, back, exclusive)
 
 
 @pytest.mark.parametrize("op", SCANS)
