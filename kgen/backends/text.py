@@ -35,6 +35,10 @@ class Digits(str):
     """A number without a sign."""
 
 
+#: Words of a target's language that are values themselves: no name that a value may have.
+_VALUES = frozenset(("true", "false", "True", "False", "INFINITY", "NAN"))
+
+
 class Text(str):
     """A piece of source, by its tokens, and how tightly it binds.  `typed` is set for a literal whose bare text has no dtype of its
     own, `to` for a conversion, to that type."""
@@ -62,7 +66,8 @@ class Text(str):
 
     @property
     def is_name(self) -> bool:
-        return len(self.tokens) == 1 and isinstance(self.tokens[0], Name)
+        """Whether it is the name of a value."""
+        return len(self.tokens) == 1 and isinstance(self.tokens[0], Name) and self.tokens[0] not in _VALUES
 
     @property
     def is_word(self) -> bool:
