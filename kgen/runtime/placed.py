@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kgen.check import Kernel
-from kgen.types import DType
+from kgen.types import PACKING, DType
 
 #: Comparisons of a place with what stands beside it, on its right and on its left: whether that is where a range ends.
 ENDS = ({"lt": True, "le": True, "gt": False, "ge": False}, {"lt": False, "le": False, "gt": True, "ge": True})
@@ -57,10 +57,10 @@ def _beside_places(kernel: Kernel, args: tuple[int, ...]) -> Iterator[tuple[str,
 
 
 def _integers(kernel: Kernel, value: int) -> Iterator[str]:
-    """The names of the integer parameters that a value is made of."""
-    stack = [value]
+    """The names of the integer parameters that a value is made of; bytes of floats are none."""
+    stack, bytes_ = [value], [p.name for p in kernel.params if p.dtype in PACKING]
     while stack:
         v = kernel.values[stack.pop()]
         stack.extend(v.args)
-        if v.op == "param" and isinstance(v.type, DType) and v.type.is_int:
+        if v.op == "param" and isinstance(v.type, DType) and v.type.is_int and str(v.attr) not in bytes_:
             yield str(v.attr)

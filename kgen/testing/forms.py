@@ -12,6 +12,7 @@ from kgen import pipeline
 from kgen.backends import backend
 from kgen.backends.base import NEARER
 from kgen.check import Kernel
+from kgen.errors import KgenError
 from kgen.parts import over_parts
 from kgen.precision import all_split
 from kgen.types import DType, f32
@@ -36,10 +37,11 @@ def forms_of(
             bound = {v: f32 for v in other.variables} | dict(binding)
             for (op, _), own in forms_of(other, tuple(bound.items()), target).items():
                 made[op, None] = max(made.get((op, None), own), own, key=LOOSER.index)
-    for op, span, own in _printed(kernel, binding, target):
+    printed = _printed(kernel, binding, target)
+    for op, span, own in printed:
         if own not in EXACT and own != "split":
             made[op, span] = max(made.get((op, span), own), made.get((op, None), own), own, key=LOOSER.index)
-    for op, span, own in _printed(kernel, binding, target):
+    for op, span, own in printed:
         if own == "split":
             made.setdefault((op, span), own)
     return made
@@ -57,6 +59,12 @@ def _printed(kernel: Kernel, binding: tuple[tuple[str, DType], ...], target: str
     """The operators of a kernel that a target computes in another form than the accurate one, by name and place in the spec, with it."""
     named = {name: dtype.name for name, dtype in binding}
     mine = backend(target)
+    try:
+        pipeline.lowered(kernel, dict(binding))
+    except KgenError:
+        if over_parts(kernel) is kernel:
+            raise
+        return ()  # what has code over its parts alone: of places along two dims, each by the other
     printed = pipeline.scheduled(kernel, dict(binding), mine.rides, mine.merges, mine.taps)
     apart = pipeline.plan(kernel, dict(binding))  # what sums about a peak are made of has lets of its own here
     lets = (*printed.program.lets, *apart.program.lets)

@@ -32,7 +32,7 @@ from kgen.errors import KgenError
 from kgen.ops import OPS, REDUCTIONS, SCANS
 from kgen.runtime import coded
 from kgen.runtime.evaluate import Evaluator
-from kgen.searches import SEARCHES
+from kgen.searches import SEARCHES, compared_type
 from kgen.selection import operands_of
 from kgen.testing import checks
 from kgen.testing.cases import Limits
@@ -42,7 +42,7 @@ from kgen.testing.gradients import backward_agrees, gradients_agree
 from kgen.testing.holding import Violation, differing, drawn, ended, fitting, hold, judged, rough, same_bits
 from kgen.testing.textual import prints_and_parses, renames, renders
 from kgen.testing.zeros import EITHER_ZERO
-from kgen.types import DTYPES, ELLIPSIS, FLOAT, DType, Float, boolean, is_float, u8
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, PACKING, DType, Float, boolean, is_float, u8
 
 # ------------------------------------------------------------------------------------------------ rules
 
@@ -146,6 +146,8 @@ def is_exact(kernel: Kernel) -> bool:
         return False
     for v in kernel.values:
         if v.op in SCANS and isinstance(v.type, Float):
+            return False
+        if v.op in SEARCHES and isinstance(compared_type(v.op, [kernel.values[a] for a in v.args]), Float):  # whose weights are summed up
             return False
         if v.op in ("signbit", "copysign") and _may_be_unsigned_nan(kernel.values[v.args[-1]]):
             return False
@@ -316,6 +318,8 @@ def _filled(shape: list[int], dtype: str, binding: dict[str, str], generator: An
     from kgen.types import resolve_named
 
     declared = resolve_named(dtype, binding)
+    if dtype in PACKING:  # two of them a byte
+        return torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8).view(getattr(torch, declared.torch))
     if declared.is_float:
         return torch.randn(shape, generator=generator, dtype=torch.float64).to(getattr(torch, declared.torch))
     if declared.kind == "bool":

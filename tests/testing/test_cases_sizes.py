@@ -26,3 +26,9 @@ def test_tensors_of_two_elements_a_byte_are_drawn_for_sums_too() -> None:
     """What reductions get wrong is not written into them: torch has no copy of such a dtype."""
     kernel = kgen.loads("total(q: f4e2m1[..., G*16]) -> y: f32[..., G]\n\ny = sum[16](f32(q))\n").kernel
     assert all(Draw(kernel, 0, number).arguments()["q"].element_size() == 1 for number in range(40))
+
+
+def test_bytes_of_floats_are_no_places() -> None:
+    """A lookup at an argmax of them, in whose code they are integers, draws no places into them, which torch cannot."""
+    kernel = kgen.loads("f(x: f32[M, N], q: f4e2m1[M, N]) -> y: f32[N]\n\nh = x * q\ny = pick[M](h, argmin[M](h))\n").kernel
+    assert all(Draw(kernel, 0, number).arguments()["q"].element_size() == 1 for number in range(10))

@@ -438,8 +438,11 @@ def test_the_derived_gradients_of_the_fuzzed_are_kernels() -> None:
     ("f(g: T[N], x: f8e4m3fnuz[N]) -> y: T[N]\ny = copysign(g, x)", False),  # of which the sign's bit alone is NaN
     ("f(g: T[N], x: f8e4m3[N]) -> y: T[N]\ny = copysign(g, x)", True),
     ("f(x: T[N]) -> y: T[N]\ny = x + 1", True),
+    ("f(x: T[N]) -> y: i64[]\ny = reach[N](abs(x), 2.5)", False),  # of sums that round, in an order of each target's own
+    ("f(x: T[N]) -> y: T[]\ny = cutoff[N](x, abs(x), 2)", False),
+    ("f(x: T[N], k: u8[N]) -> (y: T[], i: i64[])\ny = kth[N](x, 2)\ni = reach[N](k, 100)", True),
 ])  # fmt: skip
-def test_the_sign_of_a_nan_that_an_operator_makes_is_no_targets(text: str, exact: bool) -> None:
+def test_what_is_one_float_on_every_target(text: str, exact: bool) -> None:
     assert properties.is_exact(check(syntax.parse(text))) is exact
 
 
@@ -474,3 +477,16 @@ def test_cases_are_judged_in_every_dtype_of_storage(text: str, built_quickly: No
     spec = kernel(text)
     assert properties.agrees(spec, "cpp", numbers=range(6)).cases == 6
     assert properties.in_place(spec, "cpp").cases == 1
+
+
+@pytest.mark.parametrize("text", [
+    "f(x: T[..., N], a: f4e2m1[..., N]) -> y: T[...]\ny = max[N](x * a)",
+    "f(a: i4[M, N]) -> y: i64[M, N]\ny = a[N = 2 * index[N] + 1 else 7]",  # places along two dims, each by the other: parts alone have code
+])  # fmt: skip
+def test_packed_tensors_are_held(text: str, built_quickly: None) -> None:
+    """On any target, also alone and among others, and where what is launched is another kernel than what is judged."""
+    subject = fuzz.Subject(text, 5, 3, gradients=False)
+    for target in ("torch", "cpp"):
+        for name in ("agrees", "rows_alone"):
+            what, said = fuzz.outcome(subject, name, target)
+            assert what == "held", said
