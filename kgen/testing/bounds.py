@@ -360,13 +360,13 @@ class Analysis(Evaluator):
         return noise
 
     def entering(self, v: Value, number: Any) -> Any:
-        """The error of a number that enters a value: rounded once, to the dtype computed in, which may be too narrow for it."""
-        torch = self.torch
-        x = torch.tensor(float(number), dtype=torch.float64)
-        if not torch.isfinite(x) or not isinstance(number, float):
+        """The error of a number that enters a value: rounded once, to the dtype computed in; of an integer where that is a float's."""
+        torch, x = self.torch, self.torch.tensor(float(number), dtype=self.torch.float64)
+        if not torch.isfinite(x) or not isinstance(number, float) and not (isinstance(v.type, Float) or self.meets_float(v)):
             return torch.zeros((), dtype=torch.float64)
         format_ = self.common_format(v)
-        if format_ == "f32" and x.to(torch.float32).double() == x:  # a literal such as 0.5
+        exact = x.to(torch.float32).double() == x if format_ == "f32" else isinstance(number, int) and float(number) == number
+        if exact:  # a literal such as 0.5
             return torch.zeros((), dtype=torch.float64)
         if format_ == "f32" and x.to(torch.float32) == 0:  # what divides by it is infinite, or NaN
             return torch.full((), torch.nan, dtype=torch.float64)

@@ -150,6 +150,13 @@ def test_a_number_too_large_for_f32_has_no_bound() -> None:
     assert bound("f(x: f32[...], s: float) -> y: f32[...]\ny = x / s", x=f32(1.0), s=1e60)[0] < 1e-44  # 1 / inf is as good
 
 
+def test_an_integer_of_the_call_is_rounded_where_it_meets_a_float() -> None:
+    """-3 * 595299543 lies 133 from what f32 makes of it: 3 * 23 by the number's own rounding, and a tie."""
+    (found,) = bound("f(x: f32[...], w: int) -> y: f32[...]\ny = x * w", x=f32(-3.0), w=595299543)
+    assert 133 <= found <= 2 * 133
+    assert bound("f(x: i64[...], w: int) -> y: i64[...]\ny = x * w", x=torch.tensor([3]), w=595299543) == [0]
+
+
 def test_an_infinite_result_at_the_edge_of_the_format_is_right_and_of_the_other_sign_wrong() -> None:
     y = analysed("f(x: f16[...]) -> y: f16[...]\ny = x * 2", x=torch.tensor([40000.0], dtype=torch.float16))[0]
     assert y.exact.item() == 80000.0
