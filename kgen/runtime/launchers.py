@@ -33,11 +33,20 @@ class Torch:
     def __call__(self, call: Any) -> None:
         from kgen.runtime.evaluate import Evaluator
 
-        values = Evaluator(self.kernel, call.given).run()
+        values = [_bytes(value) for value in Evaluator(self.kernel, call.given).run()]
         if any(r.state for r in self.kernel.results):  # one may be a parameter that another writes
-            values = tuple(value.clone() for value in values)
+            values = [value.clone() for value in values]
         for r, value in zip(self.kernel.results, values, strict=True):
-            call.results[r.name].copy_(value)
+            _bytes(call.results[r.name]).copy_(value)
+
+
+def _bytes(x: Any) -> Any:
+    """A tensor as torch copies it in any layout: of two elements a byte these."""
+    import torch
+
+    from kgen.runtime import coded
+
+    return x.view(torch.uint8) if coded.packed(x.dtype) else x
 
 
 class Cpp:

@@ -158,3 +158,12 @@ def test_sizes_of_packed_tensors_are_told_by_their_own_dim(text: str, shapes: li
         assert kgen.loads(text).kernel.signature() == text.partition("\n")[0]
         with pytest.raises(kgen.KgenError, match=r"out has shape \[3, 9\], but N is 10"):
             kgen.loads(text)(given[0], torch.zeros(10), out=torch.zeros(3, 9))
+
+
+def test_packed_results_in_another_layout(built_quickly):
+    """torch copies no large transposed tensor of two elements a byte."""
+    f = kgen.loads("f(x: T[M, N]) -> z: f4e2m1[M, N]\n\nz = x * 2\n")
+    x = (torch.arange(-40, 40).repeat(400)[: 256 * 70].reshape(256, 70) / 8).T
+    for out in (torch.empty(70, 128, dtype=torch.uint8), torch.empty(128, 70, dtype=torch.uint8).T):
+        f(x, out=out.view(torch.float4_e2m1fn_x2), target="torch")
+        assert torch.equal(out, f(x, target="cpp").view(torch.uint8))
