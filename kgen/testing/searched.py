@@ -5,7 +5,7 @@ In: an `Analysis`, a value, its operands with their errors.  Out: the error, the
 A computed total lies within d of the exact one, d = sum(e_i) + gamma(depth) * sum(|w_i| + e_i) over the whole row, as for any sum; totals
 of integers are exact.  The answer never falls where elements rise, weights grow, or less is asked for.  So a computed one lies between
 that for x - e and d more than the amount, and that for x + e and d less.  A place is known where both are the same.  Of weights that
-are negative or NaN nothing is said.
+are negative or NaN nothing is said; of a u64 beside a float amount each is as large as it is.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from kgen.check import Value
 from kgen.ops import tree_depth
+from kgen.runtime import unsigned
 from kgen.searches import SEARCHES, compared_type
 from kgen.types import Float
 
@@ -30,7 +31,8 @@ def error(analysis: Any, v: Value, x: Any, args: list, errors: list) -> Any:
     given = [a if isinstance(a, torch.Tensor) else torch.tensor(a) for a in args]
     given = [a.reshape([1] * len(analysis.order)) if not a.dim() else a for a in given]
     own = [torch.zeros((), dtype=torch.float64) if e is None else torch.as_tensor(e).to(torch.float64) for e in errors]
-    whole = analysis.whole(given[weight], over)
+    summed = isinstance(compared_type(v.op, [analysis.kernel.values[a] for a in v.args]), Float)
+    whole = analysis.whole(unsigned.number(given[weight], analysis.kernel.values[v.args[weight]].type) if summed else given[weight], over)
     dims = analysis.places(whole, over)
 
     def anywhere(where: Any) -> Any:
@@ -39,7 +41,7 @@ def error(analysis: Any, v: Value, x: Any, args: list, errors: list) -> Any:
 
     unknown = [anywhere(~torch.isfinite(e)) for e in own]
     unknown.append(anywhere(~(whole >= 0)))
-    if isinstance(compared_type(v.op, [analysis.kernel.values[a] for a in v.args]), Float):
+    if summed:
         off = slack(analysis, v, whole.double(), own[weight], dims) + own[amount]
     else:
         off = torch.zeros((), dtype=torch.float64)

@@ -195,3 +195,13 @@ def test_a_search_over_leading_dims_counts_those_that_another_parameter_has() ->
     x, z = torch.arange(40.0).reshape(8, 5), torch.zeros(2, 8, 5)
     m, _ = Evaluator(made.kernel, {"x": x, "z": z}).run()
     assert m.item() == 36  # 39, 38 and 37, each twice, are six
+
+
+@pytest.mark.parametrize("target", ["torch", "cpp"])
+def test_weights_of_u64_are_as_large_as_they_are(target: str, built_quickly) -> None:
+    """Beside a float amount: of what is negative as an i64 the bound said nothing."""
+    found = kgen.loads("f(w: u64[M, N], p: f32[M]) -> i: i64[M]\n\ni = reach[N](w, p)\n")
+    given = torch.tensor([[1, 2**62], [-1, 1]]).view(torch.uint64), torch.full((2,), 1e19)
+    (want,) = Correlated(found.kernel, dict(zip("wp", given, strict=True)), "cpp").results()
+    assert want.exact.tolist() == [2, 0] and want.bound.tolist() == [0, 0]
+    assert found(*given, target=target).tolist() == [2, 0]
