@@ -47,6 +47,17 @@ def forms_of(
     return made
 
 
+def lowers(kernel: Kernel, binding: tuple[tuple[str, DType], ...]) -> bool:
+    """Whether a kernel has code itself, not over its parts alone, as one that reads at places along two dims, each by the other."""
+    try:
+        pipeline.lowered(kernel, dict(binding))
+    except KgenError:
+        if over_parts(kernel) is kernel:
+            raise
+        return False
+    return True
+
+
 def accurate(kernel: Kernel, binding: tuple[tuple[str, DType], ...], target: str) -> bool:
     """Whether a target computes every operator of a kernel in its accurate form for these dtypes, so that each rounds as the formula's
     reading does: no sum is rounded with a product in it."""
@@ -59,12 +70,8 @@ def _printed(kernel: Kernel, binding: tuple[tuple[str, DType], ...], target: str
     """The operators of a kernel that a target computes in another form than the accurate one, by name and place in the spec, with it."""
     named = {name: dtype.name for name, dtype in binding}
     mine = backend(target)
-    try:
-        pipeline.lowered(kernel, dict(binding))
-    except KgenError:
-        if over_parts(kernel) is kernel:
-            raise
-        return ()  # what has code over its parts alone: of places along two dims, each by the other
+    if not lowers(kernel, binding):
+        return ()
     printed = pipeline.scheduled(kernel, dict(binding), mine.rides, mine.merges, mine.taps)
     apart = pipeline.plan(kernel, dict(binding))  # what sums about a peak are made of has lets of its own here
     lets = (*printed.program.lets, *apart.program.lets)

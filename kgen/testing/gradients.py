@@ -20,7 +20,7 @@ from kgen.testing import checks
 from kgen.testing.cases import Limits
 from kgen.testing.checks import Report, Trial
 from kgen.testing.holding import ended, fitting, hold, judged, rough
-from kgen.types import DTYPES, ELLIPSIS, Float, is_variable
+from kgen.types import DTYPES, ELLIPSIS, PACKING, Float, is_variable
 
 
 def in_float64(kernel: Kernel, casts: bool = True) -> Kernel:
@@ -99,7 +99,9 @@ def _point(kernel: Kernel, rnd: random.Random) -> dict[str, Any]:
             given[p.name] = default(p) if p.default is not None else 1 if p.dtype == "int" else 0.3
             continue
         shape = [n for d in p.dims for n in (lead if d == ELLIPSIS else [sizes[d]])]
-        if is_variable(p.dtype) or p.dtype not in DTYPES or DTYPES[p.dtype].is_float:
+        if p.dtype in PACKING:  # two of them a byte
+            given[p.name] = torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8).view(getattr(torch, DTYPES[p.dtype].torch))
+        elif is_variable(p.dtype) or p.dtype not in DTYPES or DTYPES[p.dtype].is_float:
             x = torch.randn(shape, generator=generator, dtype=torch.float64)
             given[p.name] = x.to(getattr(torch, DTYPES[p.dtype].torch)) if p.dtype in DTYPES and DTYPES[p.dtype].coded else x
         else:

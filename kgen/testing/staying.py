@@ -18,6 +18,7 @@ from kgen.online import About
 from kgen.passes import Reduce
 from kgen.runtime import cache as disk
 from kgen.runtime import tuned
+from kgen.testing.forms import lowers
 from kgen.types import Dims
 
 
@@ -44,7 +45,10 @@ def all_stay(kernel: Kernel, arguments: Mapping[str, Any], target: str, count: C
     `count` says how many elements dims have."""
     made = backend(target)
     if not isinstance(made, Cuda):
-        plan = pipeline.plan(kernel, kernel.bindings()[0], made.rides)
+        binding = kernel.bindings()[0]
+        if not lowers(kernel, tuple(binding.items())):
+            return False
+        plan = pipeline.plan(kernel, binding, made.rides)
         long = [p for p in plan.passes if isinstance(p, Reduce) and p.long]
         return all(made.stays(p, count(p.inner), _dense(p, arguments)) for p in long)
     units = two_ways(kernel, target)

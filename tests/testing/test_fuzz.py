@@ -481,6 +481,7 @@ def test_cases_are_judged_in_every_dtype_of_storage(text: str, built_quickly: No
 
 @pytest.mark.parametrize("text", [
     "f(x: T[..., N], a: f4e2m1[..., N]) -> y: T[...]\ny = max[N](x * a)",
+    "f(x: T[M, N], q: f4e2m1[M, N]) -> (y: T[], u: i64[M, N])\ny = sum[M, N](exp(q - max[M, N](q)) * x)\nu = cumsum[M](q[N = index[N] + 2 else 1] > 0.25)",
     "f(a: i4[M, N]) -> y: i64[M, N]\ny = a[N = 2 * index[N] + 1 else 7]",  # places along two dims, each by the other: parts alone have code
 ])  # fmt: skip
 def test_packed_tensors_are_held(text: str, built_quickly: None) -> None:
@@ -490,3 +491,5 @@ def test_packed_tensors_are_held(text: str, built_quickly: None) -> None:
         for name in ("agrees", "rows_alone"):
             what, said = fuzz.outcome(subject, name, target)
             assert what == "held", said
+    what, said = fuzz.outcome(subject, "backward_agrees", "")
+    assert what != "failed", said
