@@ -6,7 +6,7 @@ needs stand apart, and the pass's run function and entries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -176,7 +176,6 @@ class RowPrinter:
         """What the templates take."""
         u = self.unit
         walked, operands = self.walked()
-        uses = u.uses | {t.type for t in self.tensors} | {g.tensor.compute for g in u.gathers}
         head, entries = self.entries()
         return RowsView(
             **vars(u),
@@ -189,12 +188,17 @@ class RowPrinter:
             operands=operands,
             position={name: k for k, name in enumerate(operands)},
             index_strides=[line for x in u.indices for line in self.index_strides(x)],
-            aliases={a: of for a, of in self.render.computed_of.items() if a in uses},
+            aliases=self.aliases({g.tensor.compute for g in u.gathers}),
             rounded=self.rounded,
             run_head=head,
             entries=entries,
             beside=self.beside() if u.aside == "ranges" else None,
         )
+
+    def aliases(self, more: Set[str] = frozenset()) -> dict[str, list[str]]:
+        """The types that the run function computes in, numbers that it only takes among them."""
+        uses = self.unit.uses | {t.type for t in self.tensors} | {s.type for s in self.unit.scalars} | more
+        return {a: of for a, of in self.render.computed_of.items() if a in uses}
 
     def beside(self) -> BesideView | None:
         """The code of rows side by side, along the last of their dims; None where it looks up elements that are each row's own, or adds

@@ -57,7 +57,6 @@ class ScanPrinter(RowPrinter):
         head, entries = self.entries()
         found = {a.name: a for a in u.scanned.accumulators}
         takes = [replace(g, text=taken(b, every, found[g.name], "tile[j].{}".format)) for g in u.stored.takes]
-        uses = u.uses | {t.type for t in self.tensors}
         return ScansView(
             **vars(u),
             fields=every,
@@ -68,7 +67,7 @@ class ScanPrinter(RowPrinter):
             operands=operands,
             position={name: k for k, name in enumerate(operands)},
             index_strides=[line for x in u.indices for line in self.index_strides(x)],
-            aliases={a: of for a, of in self.render.computed_of.items() if a in uses},
+            aliases=self.aliases(),
             rounded=self.rounded,
             run_head=head,
             entries=entries,
