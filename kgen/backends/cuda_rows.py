@@ -25,6 +25,7 @@ FIELDS = "gathers; along a row, kept, read; rowed, one dim, readings, those of o
 #: How rows are walked, by what those side by side share.
 WALKS = {"": "{}", "ranges": "Ranges<{}, 1, 0>", "places": "Aside<{}, 1, 0>"}
 
+
 @dataclass(frozen=True)
 class Walked:
     """What a kernel walks through: the name of its value in the code, that of its pointer ("" for an index), and its type."""
