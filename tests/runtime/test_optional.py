@@ -112,7 +112,10 @@ def test_random_programs_have_tensors_that_may_be_left_out() -> None:
     ran = left_out = 0
     for seed in range(150):
         text = programs.program(random.Random(seed)).text
-        kernel = check.check(syntax.parse(text))
+        try:
+            kernel = check.check(syntax.parse(text))
+        except kgen.KgenError:  # what a campaign counts as refused: nearly all programs pass
+            continue
         if kernel.optional and ran < 4:
             subject = fuzz.Subject(text, seed, gradients=False)
             left_out += len(subject.kernel.params) < len(kernel.params)
