@@ -271,6 +271,13 @@ def _undisturbed() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+def killed(process: Any) -> None:
+    """Kill a worker and the compilers that it has started, which would run on and hold the campaign's output open."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # before it has a group of its own there are none
+        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+
+
 class _Hand:
     """A worker process and what it is at."""
 
@@ -297,14 +304,14 @@ class _Hand:
         with contextlib.suppress(OSError, ValueError):
             self.connection.send(None)
         if self.block is not None:
-            self.process.kill()
+            killed(self.process)
 
     def end(self) -> None:
         """Stop the process, whatever it is at."""
         self.stop()
         self.process.join(5)
         if self.process.is_alive():
-            self.process.kill()
+            killed(self.process)
             self.process.join()
         self.connection.close()
 

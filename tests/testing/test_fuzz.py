@@ -87,6 +87,32 @@ def test_a_campaign_is_one_of_many(request: pytest.FixtureRequest, tmp_path: Pat
     assert not state.failed, "\n\n".join((tmp_path / name).read_text() for name in state.failures)
 
 
+def _with_a_compiler(connection: Any) -> None:
+    import subprocess
+
+    os.setpgid(0, 0)
+    connection.send(subprocess.Popen(["sleep", "60"]).pid)
+    connection.recv()
+
+
+def test_a_worker_s_compilers_end_with_it() -> None:
+    import multiprocessing
+    import time
+
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_with_a_compiler, args=(theirs,), daemon=True)
+    process.start()
+    compiler = ours.recv()
+    campaigns.killed(process)
+    process.join()
+    state = Path(f"/proc/{compiler}/stat")
+    until = time.monotonic() + 10
+    while state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z" and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
 # ------------------------------------------------------------------------------------------------ each property finds its bugs
 
 
