@@ -62,7 +62,7 @@ class CppView:
 
 class Cpp(CFamily):
     name = "cpp"
-    own_forms = frozenset(("brief_exp", "brief_sigmoid", "brief_sigmoid_slope", "brief_tanh", "near_erfc"))
+    own_forms = frozenset(("brief_exp", "brief_sigmoid", "brief_sigmoid_slope", "brief_tanh", "brief_erfc", "near_erfc"))
     brief = BRIEF.replace("DEVICE", "inline")
     scaled = frozenset(("erfc",))
     suffix = ".cpp"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 
 import pytest
 import torch
@@ -117,3 +118,13 @@ def test_a_row_keeps_values_in_its_result_only_where_no_operand_lies() -> None:
         for k in range(2):
             given = [x.clone(), z.clone()]
             assert torch.equal(made(*given, out=given[k]), got)
+
+
+def test_bf16_maps_keep_every_nan_one(built_quickly):
+    """Results are rounded to bf16 by their bits: no NaN's may carry over into another number's, not those of a number of the call either."""
+    bits = torch.cat([torch.arange(0x7F81, 0x8000), torch.arange(0xFF81, 0x10000)]).to(torch.int32).to(torch.int16)
+    x = bits.view(torch.bfloat16)
+    for formula in ("x * 2", "gelu(x)", "-abs(x)", "max(x, 1)", "x if x > 0 else -x"):
+        assert kgen.loads(f"f(x: T[N]) -> y: T[N]\ny = {formula}")(x).isnan().all(), formula
+    (every,) = struct.unpack("d", b"\xff" * 7 + b"\x7f")
+    assert kgen.loads("f(x: T[N], a: float) -> y: T[N]\ny = a + min(x, a)")(x.nan_to_num(1), every).isnan().all()

@@ -119,9 +119,9 @@ inline uint32_t pair(const bf16* x) {
 }
 inline float lower(uint32_t two) { return from_bits(two << 16); }
 inline float upper(uint32_t two) { return from_bits(two & 0xffff0000); }
-inline uint32_t rounded(float x) {
+inline uint32_t rounded(float x) {  // a NaN stays one: a bf16's and the processor's own have but zeros in the lower half
     const uint32_t u = to_bits(x);
-    return x != x ? 0x7fc00000 : u + 0x7fff + (u >> 16 & 1);
+    return u + 0x7fff + (u >> 16 & 1);
 }
 inline void put(bf16* y, float first, float second) {
     const uint32_t two = rounded(first) >> 16 | (rounded(second) & 0xffff0000);
@@ -134,26 +134,23 @@ template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, d
 // Whether a result of dtype T has 16 bits, and so takes functions in their brief forms: at most 2^-16 of the value off.
 template <typename T> constexpr bool is_brief = sizeof(T) == 2;
 
-// times * erfc(scale * x), scale and times literals, but for the rounding of x^2 2^-20.8 of the value off: exp(-u^2) times a quotient of
-// polynomials in u = |scale x| (minimax, 2^-21.2 off), reflected below 0. The exponential is 2^k times a polynomial in what is left of -u^2,
-// |r| <= log(2) / 2, k rounded by adding 1.5 * 2^23 + 64; the divisor has 2^64 as well, so that denormals are rounded once. Beyond u = 10.1,
-// where the lesser of two floats is that whose bits are, it is 0. NaN goes through. The compiler works out what is double.
-inline float nearer_erfc(float x, float scale = 1.0f, float times = 1.0f) {
+// times * erfc(scale * x), scale and times literals, but for the rounding of x^2 2^-19.5 of the value off: as the nearer form, but of the
+// exponential's h only what is of degree 1 in r^2 (minimax, 2^-20.1 off).
+inline float fast_erfc(float x, float scale = 1.0f, float times = 1.0f) {
     const double c = std::fabs(scale), s = -c * c, d = 0x1p64 / times;
     const float size = std::fabs(x), last = float(10.1 / c);
     const uint32_t own = __builtin_bit_cast(uint32_t, size), most = __builtin_bit_cast(uint32_t, last);
     const float a = __builtin_bit_cast(float, own < most ? own : most), square = a * a;
     const float shifted = std::fma(square, float(1.44269504 * s), 12582976.0f), k = shifted - 12582976.0f;
     const float r = std::fma(k, float(-0.69314718055994531 / s), square);  // s times this is what is left
-    float e = std::fma(r, float(8.2903029e-3 * s * s * s * s * s), float(4.18979935e-2 * s * s * s * s));
-    e = std::fma(r, std::fma(r, e, float(0.166676372 * s * s * s)), float(0.499991477 * s * s));
-    e = std::fma(r, std::fma(r, e, float(0.999999702 * s)), 1.0f);
+    const float even = std::fma(r * r, float(0.166377015 * s), float(2 / s)), below = even - r;
+    float e = even + r;
     e = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, e) + (__builtin_bit_cast(uint32_t, shifted) << 23));
     const float p = std::fma(a, std::fma(a, float(0.0970322873 * c * c * c), float(0.479901527 * c * c)), float(1.02599116 * c));
     float q = std::fma(a, float(0.172004298 * d * c * c * c * c), float(0.850049272 * d * c * c * c));
     q = std::fma(a, std::fma(a, q, float(1.91112584 * d * c * c)), float(2.15434263 * d * c));
     q = std::fma(size, q, float(d));  // not a: infinity of infinity, NaN of NaN
-    const float y = e * std::fma(a, p, 0.999999604f) / q;
+    const float y = e * std::fma(a, p, 0.999999604f) / (below * q);
     return (scale < 0 ? x > 0 : x < 0) ? 2.0f * times - y : y;
 }
 
@@ -165,9 +162,10 @@ inline float lesser(float x, float y) {
 }
 
 // times * erfc(scale * x) without branches or calls, scale and times literals: exp(-u^2) times a quotient of polynomials in u = |scale x|
-// (minimax, 2^-27.3 off), reflected where scale x < 0. The exponential is 2^k times a polynomial in what is left of -u^2, |r| <= log(2) / 2,
-// k rounded by adding 1.5 * 2^23; it and the divisor have 2^64 as well, so that denormals are rounded once. Beyond u = 10.1 it is 0. NaN goes
-// through. The compiler works out what is double.
+// (minimax, 2^-27.3 off), reflected where scale x < 0. The exponential is 2^k times that of what is left of -u^2, |r| <= log(2) / 2, which is
+// (h + r/2) / (h - r/2) of h = r/2 coth(r/2), a polynomial in r^2 (minimax, 2^-30.8 off); here both have a factor. k is rounded by adding
+// 1.5 * 2^23. Dividend and divisor have 2^64 as well, so that denormals are rounded once. Beyond u = 10.1 it is 0. NaN goes through. The
+// compiler works out what is double.
 [[maybe_unused]] inline float error_complement(float x, float scale = 1.0f, float times = 1.0f) {
     const double c = std::fabs(scale), step = -0.69314718055994531 / (c * c), d = 0x1p64 / times;
     const float high = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, float(step)) & 0xffffff00);  // k times it is exact
@@ -175,37 +173,33 @@ inline float lesser(float x, float y) {
     const float size = std::fabs(x), most = float(10.1 / c), a = lesser(size, most), square = a * a;
     const float shifted = std::fma(square, float(1 / step), 12582912.0f), multiple = std::fma(shifted, -high, 12582912.0f * high);
     const float r = std::fma(square, float(1 / part - 1), std::fma(a, a, multiple));  // s times this is what is left
-    float e = std::fma(r, float(0x1p64 * 1.38145941e-3 * s * s * s * s * s * s), float(0x1p64 * 8.36871937e-3 * s * s * s * s * s));
-    e = std::fma(r, e, float(0x1p64 * 4.16683890e-2 * s * s * s * s));
-    e = std::fma(r, e, float(0x1p64 * 0.166665211 * s * s * s));
-    e = std::fma(r, e, float(0x1p64 * 0.49999994 * s * s));
-    e = std::fma(r, e, float(0x1p64 * s));
-    e = std::fma(r, e, 0x1p64f);
-    e = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, e) + (__builtin_bit_cast(uint32_t, shifted) << 23));
-    float p = std::fma(a, float(0.0328849816 * c * c * c * c), float(0.229639859 * c * c * c));
-    p = std::fma(a, p, float(0.732487026 * c * c));
-    p = std::fma(a, p, float(1.23925283 * c));
-    p = std::fma(a, p, 1.0f);
+    float even = std::fma(r * r, float(-2.7659754e-3 * s * s * s), float(0.166666176 * s));
+    even = std::fma(r * r, even, float(2 / s));
+    float p = std::fma(a, float(0x1p64 * 0.0328849816 * c * c * c * c), float(0x1p64 * 0.229639859 * c * c * c));
+    p = std::fma(a, p, float(0x1p64 * 0.732487026 * c * c));
+    p = std::fma(a, p, float(0x1p64 * 1.23925283 * c));
+    p = std::fma(a, p, 0x1p64f);
+    p = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, p) + (__builtin_bit_cast(uint32_t, shifted) << 23));
     float q = std::fma(a, float(0.0582864276 * d * c * c * c * c * c), float(0.40705205 * d * c * c * c * c));
     q = std::fma(a, q, float(1.32701678 * d * c * c * c));
     q = std::fma(a, q, float(2.40406481 * d * c * c));
     q = std::fma(a, q, float(2.36763259 * d * c));
     q = std::fma(size, q, float(d));  // not a: infinity of infinity, NaN of NaN
-    const float y = e * p / q;
+    const float y = (even + r) * p / ((even - r) * q);
     return (scale < 0 ? x > 0 : x < 0) ? 2.0f * times - y : y;
 }
 [[maybe_unused]] inline double error_complement(double x, double scale = 1.0, double times = 1.0) { return times * std::erfc(scale * x); }
 
-// times * erfc(scale * x), scale and times literals; for results T of 16 bits the form that is short and near enough for differences too.
-template <typename T, typename F> inline F near_erfc(F x, F scale = F(1), F times = F(1)) {
-    if constexpr (is_brief<T>) return nearer_erfc(x, scale, times);
+// times * erfc(scale * x), factors literals; for results T of 16 bits the fast form.
+template <typename T, typename F> inline F brief_erfc(F x, F scale = F(1), F times = F(1)) {
+    if constexpr (is_brief<T>) return fast_erfc(x, scale, times);
     else return error_complement(x, scale, times);
 }
 
 template <typename T, typename F>
 [[gnu::always_inline]] inline F gelu_element(F x) {
     // y = x * (0.5 * erfc(-x * sqrt(0.5)))
-    const F y = x * near_erfc<T>(x, -F(0.7071067811865476), F(0.5));
+    const F y = x * brief_erfc<T>(x, -F(0.7071067811865476), F(0.5));
     return y;
 }
 

@@ -126,9 +126,9 @@ inline uint32_t pair(const bf16* x) {
 }
 inline float lower(uint32_t two) { return from_bits(two << 16); }
 inline float upper(uint32_t two) { return from_bits(two & 0xffff0000); }
-inline uint32_t rounded(float x) {
+inline uint32_t rounded(float x) {  // a NaN stays one: a bf16's and the processor's own have but zeros in the lower half
     const uint32_t u = to_bits(x);
-    return x != x ? 0x7fc00000 : u + 0x7fff + (u >> 16 & 1);
+    return u + 0x7fff + (u >> 16 & 1);
 }
 inline void put(bf16* y, float first, float second) {
     const uint32_t two = rounded(first) >> 16 | (rounded(second) & 0xffff0000);
@@ -157,27 +157,22 @@ inline float fast_sigmoid(float x) {
     return 0x1p-32f / (0x1p-32f + e);
 }
 
-// exp(x) without branches or calls: 4^k times a polynomial in what is left of x, |r| <= log(2), k rounded by adding 1.5 * 2^23.
-// Two factors make 4^k, so that denormals are rounded once. NaN goes through.
-[[maybe_unused]] inline float exponential(float x) {
-    const float most = x > 89.0f ? 89.0f : x, within = most < -104.0f ? -104.0f : most;  // beyond: 0 and infinity
-    const float shifted = std::fma(within, 0.72134752f, 12582912.0f), k = shifted - 12582912.0f;
-    const float r = std::fma(k, -2.85721354e-6f, std::fma(k, -1.3862915f, within));  // log(4) in two parts
-    float p = std::fma(r, 1.96108376e-4f, 1.41050923e-3f);
-    p = std::fma(r, p, 8.33612029e-3f);
-    p = std::fma(r, p, 4.16612364e-2f);
-    p = std::fma(r, p, 0.166666135f);
-    p = std::fma(r, p, 0.500000358f);
-    p = std::fma(r * r, p, r) + 1.0f;
-    const float power = __builtin_bit_cast(float, (__builtin_bit_cast(uint32_t, shifted) << 23) + 0x3f800000);  // 2^k
-    return p * power * power;
+// 1 / (1 + exp(-x)), without branches or calls: exp(-x) is 2^k times that of what is left of -x, |r| <= log(2) / 2, which is (h + r/2) /
+// (h - r/2) of h = r/2 coth(r/2), a polynomial in r^2 (minimax, 2^-30.8 off); here h and r/2 have a factor of 2, and both terms of the sum
+// one of 2^-32, so that no exponential overflows where the value is denormal. k is rounded by adding 1.5 * 2^23 - 32. NaN goes through.
+[[maybe_unused]] inline float sigmoid(float x) {
+    const float most = x > 40.0f ? 40.0f : x, within = most < -104.0f ? -104.0f : most;  // beyond: 1 and 0
+    const float shifted = std::fma(within, -1.44269504f, 12582880.0f), k = shifted - 12582880.0f;
+    const float r = std::fma(k, -1.42860677e-6f, std::fma(k, -0.693145752f, -within));  // log(2) in two parts
+    const float even = std::fma(r * r, std::fma(r * r, -2.7659754e-3f, 0.166666176f), 2.0f), above = even + r;
+    const float e = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, above) + (__builtin_bit_cast(uint32_t, shifted) << 23));
+    const float below = 0x1p-32f * (even - r);
+    return below / (below + e);
 }
-[[maybe_unused]] inline double exponential(double x) { return std::exp(x); }
-
-// 1 / (1 + exp(-x)), exact in the tails: exp is taken of -|x| only.
-template <typename F> inline F sigmoid(F x) {
-    F e = exponential(-std::fabs(x)), s = F(1) + e;
-    return (x < 0 ? e : F(1)) / s;
+// The same, exact in the tails: exp is taken of -|x| only.
+[[maybe_unused]] inline double sigmoid(double x) {
+    const double e = std::exp(-std::fabs(x)), s = 1.0 + e;
+    return (x < 0 ? e : 1.0) / s;
 }
 
 // 1 / (1 + exp(-x)); for results T of 16 bits the fast form.
