@@ -47,6 +47,7 @@ from kgen.monoids import Drift, fallen
 from kgen.online import About, found
 from kgen.ops import CODES, OPS, REDUCTIONS, SCANS, Errors, Move, Op, Reduction, tree_depth
 from kgen.precision import BRIEF, NEAR, ROUGH, SHIFT, SPLIT
+from kgen.runtime import unsigned
 from kgen.runtime.evaluate import Evaluator
 from kgen.runtime.joined import joined
 from kgen.testing import scan_bounds, searched, ties, zeros
@@ -206,7 +207,8 @@ class Analysis(Evaluator):
             self.either.append(self.unsure(v, x, args, [errors[a] for a in v.args], either))
             if isinstance(v.type, Number):
                 self.noise[k] = self.number_noise(v, x, args)
-            errors.append(_fitted(self.error(v, x, args, [errors[a] for a in v.args]), x))
+            met = [unsigned.number(values[a], self.kernel.values[a].type) for a in v.args] if v.op in OPS and self.meets_float(v) else args
+            errors.append(_fitted(self.error(v, x, met, [errors[a] for a in v.args]), x))
             if k in self.centres:
                 self.centres[k] = self.size_of(x, errors[k])
             for a in v.args:
@@ -260,8 +262,7 @@ class Analysis(Evaluator):
         if v.op == "pick" or v.op in REDUCTIONS and v.attr:
             return self.reduced(v, x, args, carried)
         row = OPS.get(v.op)
-        float_result = isinstance(x, torch.Tensor) and x.dtype.is_floating_point
-        format_ = self.compute(v)
+        float_result, format_ = isinstance(x, torch.Tensor) and x.dtype.is_floating_point, self.compute(v)
         entering = [
             self.entering(v, a) + self.noise.get(of, 0.0) if e is None else e for of, a, e in zip(v.args, args, carried, strict=True)
         ]

@@ -88,3 +88,13 @@ def test_plain_gradients_have_bounds_below_a_ten_thousandth_of_the_row(name: str
     for found, y in zip(Correlated(kernel, given, "cpp").results(), Evaluator(kernel, given).run(), strict=True):
         assert bool(((y.double() - found.exact).abs() <= found.bound).all())
         assert float((found.bound / row_scale(found.exact, found.dtype)).max()) < 3e-4
+
+
+@pytest.mark.parametrize("kind", [Analysis, Correlated])
+def test_an_unsigned_number_of_64_bits_is_as_large_as_it_is(kind: type[Analysis]) -> None:
+    """Fuzzing: times a u64 of 2^63 or more an error grows by that number, not by the one that its bits are as an i64."""
+    kernel = kgen.loads("f(x: f32[N], g: u64[N]) -> y: f64[N]\ny = log(x) * g")
+    g = torch.tensor([2**63 - 2**20, 2**63 + 2**20, 2**64 - 2**12], dtype=torch.uint64)
+    (found,) = kind(kernel.kernel, {"x": torch.full((3,), 0.7), "g": g}, "cpp").results()
+    alike = found.bound / found.exact.abs()
+    assert bool((alike > 2.0**-24).all()) and bool((alike < 2.0**-20).all())
