@@ -189,8 +189,8 @@ class Analysis(Evaluator):
         return error
 
     def unsure(self, v: Value, x: Any, args: list, carried: list, either: Any) -> Any:
-        """Where a value may be a zero of either sign, for where zeros alone leave that open (`zeros.py`; None: nowhere)."""
-        return either
+        """Where a value may be a zero of either sign, `either` by zeros alone (`zeros.py`; None: nowhere)."""
+        return zeros.by_errors(self, v, x, args, carried, either)
 
     def analyse(self) -> tuple[list, list]:
         """The exact value and the error of every value of the kernel, in order; those that nothing reads any more are None."""
@@ -252,9 +252,8 @@ class Analysis(Evaluator):
         self.steps = None
         if isinstance(v.type, Number):
             return None
-        zero = torch.zeros((), dtype=torch.float64)
         if v.op in ("param", "index") or not v.args:
-            return zero
+            return torch.zeros((), dtype=torch.float64)
         if v.op == "place":
             return self.placed(v, carried[0].to(torch.float64).expand(args[0].shape), args[1:])
         if v.op in SCANS:

@@ -68,3 +68,13 @@ def test_an_error_that_comes_of_a_sign_alone_is_counted_behind_it_too() -> None:
     kernel = check(syntax.parse("f(x: f32[N]) -> y: f32[]\n\nz = copysign(2, max[N](x))\ny = z + z * 0.5 - z\n", "x"))
     (found,) = Correlated(kernel, {"x": torch.tensor([0.0, -0.0])}, "cpp").results()
     assert float(found.bound) >= 2
+
+
+def test_a_product_with_0_has_the_sign_of_what_may_have_either() -> None:
+    """Fuzzing: silu(x) - x is 0 in f32 where it is exactly a number below 0; times a 0 it is a zero of either sign, which signbit tells."""
+    from kgen.testing.bounds import Analysis
+
+    kernel = check(syntax.parse("f(x: f32[N], w: f32[N]) -> y: f32[N]\ny = 1.0 if signbit((silu(x) - x) * w) else 2.0", "t"))
+    x, w = torch.tensor([30.0, 30.0, 1.0, 1.0]), torch.tensor([0.0, 1.0, 0.0, 1.0])
+    (found,) = Analysis(kernel, {"x": x, "w": w}, "cpp").results()
+    assert bool((found.bound[0] >= 1) & torch.isfinite(found.exact).all()) and bool((found.bound[2:] < 1e-6).all())
