@@ -156,6 +156,16 @@ class RowPrinter:
                 made.append(f"const {n.argument.type} {n.argument.name} = to<{n.argument.type}>({n.argument.name}_given_k);")
         read = {t.name for c in self.unit.every for t in read_by(c) if t in self.unit.inputs}
         alone = [f"const {t.compute} {t.name} = {t.compute}(*{t.name}_ptr);" for t in self.unit.inputs if t.name in read & self.alone]
+        if self.unit.aside == "ranges":
+            return [*made, *alone, "do {", *indented([self.of_row(read)])]
+        made += self.of_row(read)
+        if self.unit.columns:
+            return [*made, *alone, *self.rounds()]
+        return [*made, *alone]  # the row is on its way: what the compiler knows to be a warp's is waited for before any more is sent for
+
+    def of_row(self, read: set[str]) -> list[str]:
+        """The lines that begin a row: what it gathers from, its own values and its operands, of the tensors that are `read`."""
+        made: list[str] = []
         gathers = [*self.gathers]
         for k, w in enumerate(self.operands):
             if w.name in self.gathers:
@@ -170,7 +180,7 @@ class RowPrinter:
                 call = f"walk.template {way}<{k}>({w.pointer}_ptr, {gathers.index(w.name)}, place)"
                 made.append(f"const auto {w.name} = [&](i64 place) {{ return {self.gathers[w.name].tensor.compute}({call}); }};")
         if self.unit.columns:
-            return [*made, *alone, *self.rounds()]
+            return made
         if self.persists and not self.unit.aside:
             made += [f"auto {t.name}_ahead = walk.template ahead<{self.position[t.name]}>({t.name}_ptr);" for t in self.of_rows()]
         made += [] if self.persists or self.unit.aside else self.row_values(read)
@@ -189,7 +199,7 @@ class RowPrinter:
         for b in self.unit.near:
             which = f"{self.position[b.tensor.name]}, {index[b.dim]}, {b.by}"
             made.append(f"auto {b.name}_row = {f'there<{which}>(walk)' if b.asks else f'near<{which}>(walk, {b.tensor.name}_ptr)'};")
-        return [*made, *alone]  # the row is on its way: what the compiler knows to be a warp's is waited for before any more is sent for
+        return made
 
     def of_rows(self) -> list[Tensor]:
         """The tensors that have one value a row, of those that are read."""
@@ -278,7 +288,8 @@ class RowPrinter:
         sites = [f"{name}.column = k;" for name, g in self.gathers.items() if g.ranged not in ("", ORDER)]
         body = ["walk.column = k;", *sites, *lines, *(line for own in phases for line in own)]
         loop = ["#pragma unroll", "for (int k = 0; k < Walk::COLUMNS; k++) {", *indented([body]), "}"]
-        return [[*loop, *(f"{o.name}_kept.store(walk);" for o, _ in self.written())]]
+        lines = [*loop, *(f"{o.name}_kept.store(walk);" for o, _ in self.written())]
+        return [[*indented([lines]), "} while (walk.more());"]] if self.unit.aside == "ranges" else [lines]
 
     def persisting(self, phases: list[list[str]]) -> list[list[str]]:
         """The phases within the loop over the rows that a block takes one after the other: one, where each row has its own."""

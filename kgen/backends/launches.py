@@ -246,20 +246,21 @@ ASIDE, LOOKED = ((4, 1 << 22), (2, 1 << 14)), ((8, 1 << 17), (4, 1 << 16), (2, 1
 
 class Sharing(NamedTuple):
     """Who adds up a range, where ranges have `least` terms or more in the mean: teams of so many threads, of blocks with the rows of so
-    many teams, so many blocks; `orders` if also where terms are in an order."""
+    many teams; so many `blocks` of a multiprocessor share ranges of the rows of up to `most`; `orders` if also of terms in an order."""
 
     least: int
     team: int
     rows: int
-    blocks: int = 1
+    blocks: int = 0
+    most: int = 0
     orders: bool = True
 
 
 ALONE = Sharing(0, 0, 0)
 #: Those who share such rows where there are fewer than so many rows.
 ASIDE_SHARED, ASIDE_FEW = Sharing(0, 8, 32), 1 << 18
-#: Of ranges of 16 bits: a thread has 16 bytes of neighbours.  The first that fits; several blocks share a range where these are few.
-ASIDE_LONG = (Sharing(1024, 8, 16, 16, False), Sharing(1024, 32, 4), Sharing(256, 8, 16, 1, False))
+#: Of ranges of 16 bits: a thread has 16 bytes of neighbours.  The first that fits.
+ASIDE_LONG = (Sharing(1024, 8, 16, 5, 2048, False), Sharing(1024, 32, 4), Sharing(96, 8, 16, orders=False))
 #: Up to so many keys of each row's own every element of a result is compared with all of them; more are sorted, and each element searches
 #: them for its own. On an H200 (4,096 rows with as many results): 16 keys took 635 us compared and 828 sorted, 32 keys 1,266 and 864; on a
 #: CPU's thread (512 rows) 256 keys took 12.8 ms and 14.5.

@@ -12,18 +12,19 @@ from math import prod
 from typing import NamedTuple
 
 from kgen.backends.cuda_layouts import RowOperand
+from kgen.backends.devices import resident
 from kgen.backends.launches import ALONE, ASIDE, ASIDE_FEW, ASIDE_LONG, ASIDE_SHARED, LOOKED, Sharing
 from kgen.runtime.rows import RowPlan
 from kgen.types import DTYPES
 
 #: An operand: address modulo 16, strides along the rows' dims, along the inner dims, bytes an element.
 Operand = tuple[int, tuple[int, ...], tuple[int, ...], int]
-#: Terms of a block of a range, and the blocks that are added up before others are (`block_sum` and `BlockSums` of ranged_sum.cu).
-BLOCK, GROUP = 128, 16
-#: Bytes of a sum of 16-bit floats.
-SUM = 4
-#: How many times the mean length a range may have whose blocks are shared one by one, and how many of them it has where others do.
-LONGER, PIECES = 8, 128
+#: Terms of a block of a range (`block_sum` of ranged_sum.cu).
+BLOCK = 128
+#: Bytes of a sum of 16-bit floats, and those before what is left of pieces (`BEFORE_PIECES` of kgen_ranges.cuh).
+SUM, BEFORE = 4, 4 * (512 + 8)
+#: Ranges of which several blocks add up pieces at most (`MOST_RANGES` there), of fewer terms, and operands of which there are sums.
+RANGES, TERMS, SUMS = 512, 1 << 27, 8
 
 
 class Aside(NamedTuple):
@@ -37,7 +38,8 @@ class Aside(NamedTuple):
     sharing: Sharing = ALONE  # who adds up a range of a row, where ranges are long
     ranges: bool = False  # whether rows are sums over ranges
     sums: int = 0  # operands of which several blocks add up a range
-    pieces: int = 0  # for so many of whose pieces there is room
+    pieces: int = 0  # there is room for so many pieces of all ranges: a block of terms each where no two ranges have one
+    blocks: int = 0  # that share ranges, at most
 
     def shared(self, planned: RowPlan) -> RowPlan:
         """The plan in which teams take a row, where there are few, or ranges are long; a block's rows all have the same ranges."""
@@ -47,14 +49,16 @@ class Aside(NamedTuple):
         how = self.sharing if self.sharing.team else ASIDE_SHARED if few else ALONE
         if not how.team or planned.row_sizes[-1] % how.rows or not alike:
             return planned
-        one, grid = planned.steps[0]
+        one = planned.steps[0][0]
         threads, own = how.team * how.rows, planned.rows // how.rows
         walk = one._replace(threads=threads, team=how.team, across=True)
-        if how.blocks == 1:
+        if not how.blocks:
             return replace(planned, steps=((walk, own),), threads=threads)
-        steps = (walk._replace(step=0), own * how.blocks), (one._replace(step=1), grid)  # one launch leaves sums, the other takes them up
-        work = SUM * self.sums * self.pieces * planned.rows * self.columns
-        return replace(planned, steps=steps, threads=max(threads, one.threads), work=work, slot=self.pieces)
+        along = planned.row_sizes[-1]
+        most = min(self.blocks, self.pieces * (along // how.rows))
+        steps = (walk._replace(step=3), most), (walk._replace(step=1), own)  # one launch leaves sums, the other takes them up
+        work = BEFORE + SUM * self.sums * self.pieces * along * self.columns
+        return replace(planned, steps=steps, threads=threads, work=work, slot=self.pieces)
 
     def text(self, walk: str) -> str:
         """The walk of a kernel that takes rows so."""
@@ -62,10 +66,11 @@ class Aside(NamedTuple):
 
 
 def aside(
-    row_sizes: tuple[int, ...], operands: Sequence[Operand], of: Sequence[RowOperand], gathers: Sequence[tuple[int, int]], ranges: bool
-) -> Aside:
+    row_sizes: tuple[int, ...], operands: Sequence[Operand], of: Sequence[RowOperand], gathers: Sequence[tuple[int, int]], ranges: bool,
+    arch: str,
+) -> Aside:  # fmt: skip
     """How many rows a thread takes.  The operands are those `of` a unit; `gathers` have (size, stride) along the dim of each gather;
-    `ranges` if rows are sums over these, else they are looked up."""
+    `ranges` if rows are sums over these, else they are looked up; `arch` is the device's."""
     alone = Aside(1, 0, row_sizes, operands, ranges=ranges)
     steps = [outer[-1] for _, outer, _, _ in operands]
     moving = [k for k, step in enumerate(steps) if step]
@@ -82,17 +87,16 @@ def aside(
         apart = any(s % columns for k in wide for s in (*operands[k][1][:-1], gathered.get(k, (0, 0))[1]))
         return not apart and not any(operands[k][0] % (columns * operands[k][3]) for k in wide)
 
-    most = max((size for size, _ in gathers), default=0)
-    terms = most // prod(row_sizes[:-1])  # of a range, in the mean
+    most, count = max((size for size, _ in gathers), default=0), prod(row_sizes[:-1])
+    terms = most // count  # of a range, in the mean
     ordered = any(size == most and k not in moving for k, (size, _) in gathered.items())  # by positions, of which there are as many
     summed = [k for k in moving if k in gathered]
     floats = all(of[k].dtype not in DTYPES or DTYPES[of[k].dtype].kind == "float" for k in summed)
-    pieces = min(LONGER * -(-terms // BLOCK), -(-most // BLOCK), max(PIECES, -(-most // (GROUP * BLOCK))))
-    shares = floats and pieces * GROUP * BLOCK >= most  # whether several blocks may share a range: there is room for the pieces of any
+    shares = floats and count <= RANGES and most < TERMS and len(summed) <= SUMS
     long = (
         how for how in ASIDE_LONG
         if terms >= how.least and max(sizes) == 2 and row_sizes[-1] % (8 * how.rows) == 0 and (how.orders or not ordered)
-        and (shares or how.blocks == 1)
+        and (not how.blocks or shares and count * row_sizes[-1] <= 8 * how.rows * how.most)
     )  # fmt: skip
     sharing = next(long, ALONE) if ranges and fits(8) else ALONE
     rows = prod(row_sizes)
@@ -101,5 +105,7 @@ def aside(
     if columns == 1 or not fits(columns):
         return alone
     sums = 1 + moving.index(summed[-1]) if summed else 0  # they have places by the order of what moves
+    pieces = -(-most // BLOCK) + count
     made = [(address, (*outer[:-1], outer[-1] * columns), inner, size) for address, outer, inner, size in operands]
-    return Aside(columns, sum(1 << k for k in moving), (*row_sizes[:-1], row_sizes[-1] // columns), made, sharing, ranges, sums, pieces)
+    moves, fewer, blocks = sum(1 << k for k in moving), (*row_sizes[:-1], row_sizes[-1] // columns), resident(arch, sharing.blocks, 1)
+    return Aside(columns, moves, fewer, made, sharing, ranges, sums, pieces, blocks)

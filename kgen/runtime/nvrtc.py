@@ -364,7 +364,7 @@ class CudaLauncher:
         unit = self.units[unit_index]
         assert isinstance(unit, RowLayout)
         arch = self.arch or arch_of(device_index)
-        side = aside(row_sizes, operands, unit.operands, gathers, unit.aside == "ranges") if unit.aside else None
+        side = aside(row_sizes, operands, unit.operands, gathers, unit.aside == "ranges", arch) if unit.aside else None
         if side is not None:
             row_sizes, operands = side.row_sizes, side.operands
         def made(own: Any) -> Any:

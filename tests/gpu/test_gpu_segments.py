@@ -171,9 +171,9 @@ y   = sum[S](x if own else 0)
 z   = sum[S](v if own else 0)
 """)
     x, v = (torch.randn(40_000, 512, device="cuda", dtype=dtype) for _ in range(2))
-    for some in (5, 60, 300):  # of a range in the mean 8,000 terms, 666, and 133
-        lo = torch.randint(0, 40_000, (some,), device="cuda")
-        hi = (lo + torch.randint(-2, 80_000 // some, (some,), device="cuda")).clamp(max=40_000)
+    for some, most in ((5, 16_000), (60, 1333), (300, 266), (1, 80_000), (39, 16_000), (39, 80_000)):  # the last have pieces of 16 and of 256 blocks
+        lo = torch.randint(0, 40_000 if most < 40_000 else 100, (some,), device="cuda")
+        hi = (lo + torch.randint(-2, most, (some,), device="cuda")).clamp(max=40_000)
         none = torch.zeros(40_000, device="cuda", dtype=torch.int64)
         many = made(x, v, torch.cat([lo, none]), torch.cat([hi, none]), target="cuda")
         few = made(x, v, lo, hi, target="cuda")

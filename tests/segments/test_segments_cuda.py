@@ -30,7 +30,14 @@ def test_a_written_file_sorts_by_itself() -> None:
     assert "cub::DeviceRadixSort" in text.split("#ifndef __CUDACC_RTC__\n#include <cub")[1]
 
 
-def test_rows_side_by_side_that_a_thread_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def cut(n: int, size: int) -> tuple[list[int], list[int]]:
+    """So many ranges as places at random cut a dim."""
+    cuts = torch.randint(0, size, (n + 1,), generator=torch.Generator().manual_seed(3)).sort().values.tolist()
+    return cuts[:-1], cuts[1:]
+
+
+@pytest.mark.parametrize("lo, hi", [([0, 3, 150, 40, 9], [3, 2200, 152, 40, 300]), cut(270, 1500)], ids=["few", "many"])
+def test_rows_side_by_side_that_a_thread_takes(lo: list[int], hi: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Vectors of the columns of x, with the bits that each column has alone, whether a thread adds up a range or several do; ranges of
     several blocks of terms, and short ones."""
     text = """ragged(x: T[S, D], v: T[S, D], lo: i64[B], hi: i64[B], w: T[D]) -> (y: T[B, D], z: T[B, D])
@@ -40,23 +47,24 @@ y   = sum[S](x if own else 0) * w + index[D]
 z   = sum[S](v if own else 0)
 """
     torch.manual_seed(5)
-    lo, hi = torch.tensor([0, 3, 150, 40, 9]), torch.tensor([3, 1400, 152, 40, 300])
-    x, v, w = (torch.randn(*shape).bfloat16() for shape in ((1500, 128), (1500, 128), (128,)))
+    lo, hi, count = torch.tensor(lo), torch.tensor(hi), len(lo)
+    x, v, w = (torch.randn(*shape).bfloat16() for shape in ((2300, 128), (2300, 128), (128,)))
     found = []
     sharing = {
-        "warps": Sharing(1, 32, 4), "lanes": Sharing(1, 8, 16), "blocks": Sharing(1, 8, 16, 4), "groups": Sharing(1, 8, 16, 2),
+        "warps": Sharing(1, 32, 4), "lanes": Sharing(1, 8, 16), "blocks": Sharing(1, 8, 16, 3, count), "groups": Sharing(1, 8, 16, 2, count),
     }  # fmt: skip
     ways = {"one": (1, 4, 0), "few": (8, 4, 1 << 40), "alone": (1, 1, 0)} | {way: (how.team, 4, 0) for way, how in sharing.items()}
     for way, (team, many, few) in ways.items():
         monkeypatch.setattr(asides, "ASIDE", ((many, 1),))
         monkeypatch.setattr(asides, "ASIDE_FEW", few)
         monkeypatch.setattr(asides, "ASIDE_LONG", (sharing[way],) if way in sharing else ())
-        monkeypatch.setattr(asides, "LONGER", 2 if way == "groups" else 8)  # ranges that are longer go by pieces of sixteen blocks
+        monkeypatch.setattr(asides, "BLOCK", 1500 if way == "groups" else 128)  # less room, so that pieces have sixteen blocks
+        monkeypatch.setattr(asides, "resident", lambda arch, blocks, cluster: blocks)
         (folder := tmp_path / way).mkdir()
         made = Emulated(text, folder, (x, v, lo, hi, w))
         walks = [e.split("Walk<")[1].split(", ") for e in made.expressions if "Ranges" in e]
         assert {e.split(">, ")[1].split(", ")[0] for e in made.expressions if "Ranges" in e} == {str(8 if way in sharing else many)}
-        assert [int(walk[2]) for walk in walks] == [team, *([1] if way in ("blocks", "groups") else [])], made.expressions
+        assert [int(walk[2]) for walk in walks] == [team] * (2 if way in ("blocks", "groups") else 1), made.expressions
         found.append(made(x, v, lo, hi, w))
     assert all(torch.equal(found[0][name], other[name]) for other in found[1:] for name in "yz")
     want = torch.stack([x[a:b].double().sum(0) for a, b in zip(lo, hi, strict=True)]) * w.double() + torch.arange(128)

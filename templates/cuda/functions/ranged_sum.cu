@@ -69,12 +69,11 @@ template <typename E, int N> __device__ inline E* shared_room() {
     alignas(32) __shared__ E room[N];
     return room;
 }
-// The sum of a block of terms, of each of the rows that the first threads of a block have one of: eight threads that lie TEAMS apart, with
-// F::COLUMNS rows, each add up a lane, which they leave in shared memory, and then the lanes of one row.
-template <typename F, int TEAMS, typename X> __device__ inline auto lanes_block(i64 lo, i64 hi, const X& x, typename F::Element* lanes) {
+// The sums of a block of terms, of each of the rows that the first threads of a block have one of, from the sums of lanes: eight threads that
+// lie TEAMS apart, with F::COLUMNS rows, have a lane each, which they leave in shared memory.
+template <typename F, int TEAMS> __device__ inline auto from_lanes(const F& sum, typename F::Element* lanes) {
     constexpr int ROWS = F::COLUMNS * TEAMS;
     const int lane = threadIdx.x / TEAMS, first = threadIdx.x % TEAMS * F::COLUMNS, row = threadIdx.x;
-    const F sum = lane_sum<F>(lo + lane, hi, x);
     Vector<typename F::Element, F::COLUMNS> of_lane;
     #pragma unroll
     for (int k = 0; k < F::COLUMNS; k++) of_lane.at[k] = sum.at[k];
@@ -91,10 +90,25 @@ template <typename F, int TEAMS, typename X> __device__ inline F lanes_sum(i64 l
     constexpr int ROWS = F::COLUMNS * TEAMS, LOT = 8 * ROWS;
     E* const room = shared_room<E, 2 * LOT>();  // two lots of lanes, so that one barrier is enough
     E* lanes = room;
-    const int first = threadIdx.x % TEAMS * F::COLUMNS, row = threadIdx.x;
+    const int first = threadIdx.x % TEAMS * F::COLUMNS, row = threadIdx.x, lane = threadIdx.x / TEAMS;
+    typename X::Term terms[8];  // of this lane, of half a block: on their way while those before them are added up
+    #pragma unroll
+    for (int l = 0; l < 8; l++) {
+        if (hi - lo > lane + 8 * l) terms[l] = x.term(lo + lane + 8 * l);
+    }
+    F sum;
     BlockSums<E> sums;
-    for (i64 j = lo, blocks = 1; j < hi; j += 128, blocks++) {
-        sums.add(lanes_block<F, TEAMS>(j, hi - j < 128 ? hi : j + 128, x, lanes), blocks);
+    i64 blocks = 0;
+    for (i64 j = lo; j < hi; j += 64) {
+        const int left = (hi - j < 128 ? int(hi - j) : 128) - lane;
+        #pragma unroll
+        for (int l = 0; l < 8; l++) {
+            if (left > 8 * l) sum += x.value(terms[l]);
+            if (left > 64 + 8 * l) terms[l] = x.term(j + 64 + lane + 8 * l);
+        }
+        if ((j - lo) % 128 == 0 && hi - j > 64) continue;
+        sums.add(from_lanes<F, TEAMS>(sum, lanes), ++blocks);
+        sum = F();
         lanes = lanes == room ? room + LOT : room;
     }
     if (row < ROWS) lanes[row] = sums.all();  // the lot that nobody reads

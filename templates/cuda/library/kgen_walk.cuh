@@ -31,7 +31,7 @@ struct Walk : Partials {
     // one way for full and other rows: a file has many of them, and nvcc takes its time for each.
     static constexpr int IN_ONE = KEEP == 1 || KEEP > 2 ? VECTORS : KEEP == 0 || WIDE == GIVEN ? 1 : CLUSTER || VECTORS > 16 ? 2 : VECTORS;
     // The elements of a vector, and the vectors that a thread takes at a time; whether a row is such vectors, which begin at multiples of four.
-    static constexpr int LANES = VEC, TAKEN = VECTORS;
+    static constexpr int LANES = VEC, TAKEN = VECTORS, DIMS = RR;
     static constexpr int FEWER = (5 * BLOCKS + 7) / 8;  // blocks where a thread needs more registers than a row takes
     static constexpr bool BY_FOURS = VEC % 4 == 0 && !EDGES;
     // Whether lanes side by side may go through a piece of a row; how many of its vectors each then takes, and how many lanes.
