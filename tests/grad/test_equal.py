@@ -69,3 +69,16 @@ def test_what_an_order_reads_takes_no_factors(target: str) -> None:
     for reduction, takes in (("sum", True), ("min", False)):
         source = kgen.loads(f"f(x: T[..., N]) -> y: T32[...]\n\ny = {reduction}[N](gelu(x))\n").source(target)
         assert ("error_complement(x, -F(0.7071067811865476), F(0.5))" in source, apart in source) == (takes, not takes)
+
+
+def test_a_cosine_is_the_same_beside_its_sine() -> None:
+    """Fuzzing: g++ -O3 joined both where the argument cannot be -0, and where that is another number no element equalled the least."""
+    kernel = kgen.loads("""f(y: f32[M, N]) -> (a: f32[M, N], b: f32[M, N])
+t = y + 0
+a = sin(t) if cos(t) == min[N](cos(t)) else 0
+u = abs(y) + 1
+b = sin(u) if cos(u) == min[N](cos(u)) else 0
+""")
+    y = torch.randn(2000, 5, generator=torch.Generator().manual_seed(1)) * 1000
+    for found in kernel(y, target="cpp"):
+        assert bool(((found != 0).sum(-1) == 1).all())
