@@ -125,11 +125,16 @@ def position(c: Code, name: str) -> str:
     return "typename Walk::Spot" if all(t in ((" == ",), (" != ",)) for t in behind) else "i64"
 
 
+def given(kind: str) -> str:
+    """As what the library gives a value of an operand: those of 16 bits, which a pass before this one rounded by name, as floats."""
+    return "float" if kind in ("bf16", "f16") else kind
+
+
 def taken(c: Code) -> tuple[list[str], list[str]]:
     """What an element phase's code takes of the operands: its parameters, and the operands."""
     inputs, indices = ([t for t in tensors if t.name not in c.within] for tensors in (c.inputs, c.indices))
-    params = [*(f"{t.compute} {t.name}" for t in inputs), *(f"{position(c, t.name)} {t.name}" for t in indices)]
-    params += [f"{'bool' if b.asks else b.tensor.compute} {b.name}" for b in c.near]
+    params = [*(f"{given(t.compute)} {t.name}" for t in inputs), *(f"{position(c, t.name)} {t.name}" for t in indices)]
+    params += [f"{'bool' if b.asks else given(b.tensor.compute)} {b.name}" for b in c.near]
     params += [*(f"u32 {w.name}" for w in c.words), *(f"{m.type} {m.name}" for m in c.drawn)]
     names = [*(t.name for t in (*inputs, *indices)), *(b.name for b in c.near), *(w.name for w in c.words), *(m.name for m in c.drawn)]
     return params, [f"{name}_row" for name in names]

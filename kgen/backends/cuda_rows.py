@@ -340,7 +340,7 @@ class RowPrinter:
 
     def making(self, m: Made) -> list[str]:
         """The lines that make what takes an operand's place."""
-        params = ", ".join(f"{t.compute} {t.name}" for t in m.inputs)
+        params = ", ".join(f"{partials.given(t.compute)} {t.name}" for t in m.inputs)
         lines = [*self.backend.printed(m.lines), f"return {source('{0}({1})', m.type, m.value)};"]
         operands = ", ".join(f"{t.name}_row" for t in m.inputs)
         head, end = f"auto {m.name}_row = made<{m.type}>(walk, [&]({params}) {{", f"}}, operands({operands}));"
@@ -366,7 +366,7 @@ class RowPrinter:
         for w in (w for name, w in words.items() if name not in drawn):
             made.append(f"auto {w.name}_row = drawn<Walk{w.bits}>({w.seed}, {w.offset}, {w.before});")
         for m in (m for m in c.repeated if m.name not in drawn):
-            of = [*((t.compute, t.name) for t in (*m.inputs, *m.indices)), *(("u32", w.name) for w in m.words)]
+            of = [*((partials.given(t.compute), t.name) for t in (*m.inputs, *m.indices)), *(("u32", w.name) for w in m.words)]
             of += [(x.type, x.name) for x in m.others]
             params, operands = [f"{kind} {name}" for kind, name in of], ", ".join(f"{name}_row" for _, name in of)
             lines = [*self.backend.printed(m.lines), f"return {m.value};"]

@@ -105,3 +105,18 @@ def test_a_convolutions_gradient_reads_its_operands_once_for_all() -> None:
     assert len(plan.passes) == 1 and {s.result for s in rows.stores} > {"db", "dx"} and not plan.workspaces
     assert {let.expr.operands[0].name for let in rows.lets if is_tap(let)} == {"%0", "%1"}
     assert sum(len(f.reductions) for f in rows.phases) == 5
+
+
+def test_what_a_pass_kept_in_16_bits_is_given_as_floats(tmp_path: Path) -> None:
+    """Fuzzing on a GPU: NVRTC refused a pass that reduces a row which a pass before it had rounded by name, its neighbours too."""
+    text = """f(x: f32[M, N]) -> (y: f32[M], z: f32[M, N], w: i64[M])
+
+h = bf16(tanh(x))
+y = sum[N](h * h[N = index[N] - 1 else 0])
+z = h[N = index[N] - 2 else 1]
+w = argmax[N](h)
+"""
+    x = torch.randn(3, 70, generator=torch.Generator().manual_seed(0))
+    found, h = Emulated(text, tmp_path, (x,))(x), x.tanh().bfloat16().double()
+    torch.testing.assert_close(found["y"].double(), (h[:, 1:] * h[:, :-1]).sum(1), rtol=1e-5, atol=1e-5)
+    assert torch.equal(found["z"].double(), torch.cat([torch.ones(3, 2).double(), h[:, :-2]], 1)) and torch.equal(found["w"], h.argmax(1))
