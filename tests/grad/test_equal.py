@@ -42,8 +42,13 @@ def kernels(order: str) -> tuple[kgen.Kernel, kgen.Kernel]:
 KERNELS = {order: kernels(order) for order in ORDERS}
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(("dtype", "target"), CASES)
+def orders() -> list:
+    """Each case with each order; of C++, which takes seconds to build, one by default."""
+    slow = {("cpp", "max"): [pytest.mark.slow]}
+    return [pytest.param(*c.values, order, id=f"{c.id}-{order}", marks=[*c.marks, *slow.get((c.values[1], order), ())]) for order in ORDERS for c in CASES]
+
+
+@pytest.mark.parametrize(("dtype", "target", "order"), orders())
 def test_the_gradient_of_what_an_order_chooses_goes_to_that_value(dtype: torch.dtype, target: str, order: str) -> None:
     """In rows with tails and without; equal values (tanh is 1 for many) share it, as `amax` in torch has it."""
     device = "cpu" if target in ("torch", "cpp") else "cuda"

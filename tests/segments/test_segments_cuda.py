@@ -55,6 +55,8 @@ z   = sum[S](v if own else 0)
     }  # fmt: skip
     ways = {"one": (1, 4, 0), "few": (8, 4, 1 << 40), "alone": (1, 1, 0)} | {way: (how.team, 4, 0) for way, how in sharing.items()}
     for way, (team, many, few) in ways.items():
+        if count > 5 and way not in ("one", "lanes", "blocks"):
+            continue
         monkeypatch.setattr(asides, "ASIDE", ((many, 1),))
         monkeypatch.setattr(asides, "ASIDE_FEW", few)
         monkeypatch.setattr(asides, "ASIDE_LONG", (sharing[way],) if way in sharing else ())
