@@ -146,12 +146,9 @@ template <int DEGREE> inline float short_erfc(float x, float scale, float times)
     const float a = __builtin_bit_cast(float, own < most ? own : most), square = a * a;
     const float shifted = std::fma(square, float(1.44269504 * s), 12582976.0f), k = shifted - 12582976.0f;
     const float r = std::fma(k, float(-0.69314718055994531 / s), square);  // s times this is what is left
-    float even = float(0.166377015 * s);
-    if constexpr (DEGREE == 2) even = std::fma(r * r, float(-2.7659754e-3 * s * s * s), float(0.166666176 * s));
-    even = std::fma(r * r, even, float(2 / s));
-    const float below = even - r;
-    float e = even + r;
-    e = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, e) + (__builtin_bit_cast(uint32_t, shifted) << 23));
+    const float above = DEGREE == 2 ? std::fma(r * r, float(-2.7659754e-3 * s * s * s), float(0.166666176 * s)) : float(0.166377015 * s);
+    const float even = std::fma(r * r, above, float(2 / s)), below = even - r;
+    const float e = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, even + r) + (__builtin_bit_cast(uint32_t, shifted) << 23));
     const float p = std::fma(a, std::fma(a, float(0.0970322873 * c * c * c), float(0.479901527 * c * c)), float(1.02599116 * c));
     float q = std::fma(a, float(0.172004298 * d * c * c * c * c), float(0.850049272 * d * c * c * c));
     q = std::fma(a, std::fma(a, q, float(1.91112584 * d * c * c)), float(2.15434263 * d * c));
