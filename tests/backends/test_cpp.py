@@ -1,4 +1,4 @@
-"""What the C++ templates do by their own means: the exponential without calls, and places looked up only where they may change."""
+"""What the C++ templates do by their own means: exponentials and logarithms without calls, places looked up only where they may change."""
 
 from __future__ import annotations
 
@@ -28,6 +28,25 @@ def test_exp_of_what_is_not_finite() -> None:
     inf, nan = float("inf"), float("nan")
     x = torch.tensor([inf, -inf, nan, -nan, 1e30, -1e30, 0.0, -0.0, 88.72284, -103.97], dtype=torch.float32)
     torch.testing.assert_close(exp(x), x.double().exp().float(), rtol=3e-7, atol=0, equal_nan=True)
+
+
+#: A logarithm, that of a float64, and the units in its last place that the table of operators allows.
+LOGARITHMS = {"log": (torch.log, 1.5), "log2": (torch.log2, 3), "log1p": (torch.log1p, 2)}
+
+
+@pytest.mark.parametrize("name", LOGARITHMS)
+def test_logarithms_of_floats_of_any_bits(name: str) -> None:
+    of, ulp = LOGARITHMS[name]
+    own = kgen.loads(f"e(x: f32[...]) -> y: f32[...]\n\ny = {name}(x)\n", "e.k")
+    bits = torch.cat([torch.arange(-(1 << 31), 1 << 31, 4093), torch.tensor([0, 1, 0x7F800000, -(1 << 31), -(1 << 31) + 1, 0x3F800000])])
+    x = torch.cat([bits.to(torch.int32).view(torch.float32), 1 + torch.randn(100_000) * 1e-3, torch.randn(100_000) * 1e-4])
+    exact, y = of(x.double()), own(x)
+    assert torch.equal(y.isnan(), exact.isnan())
+    plain = exact.isfinite() & (exact != 0)
+    assert torch.equal(y[~plain & ~y.isnan()], exact.float()[~plain & ~y.isnan()])
+    assert torch.equal(y.signbit()[~y.isnan()], exact.signbit()[~y.isnan()])
+    unit = 2.0 ** (torch.frexp(exact[plain]).exponent - 24).clamp(min=-149).double()
+    assert ((y[plain].double() - exact[plain]).abs() / unit).max() <= ulp
 
 
 def test_nan_of_any_bits_goes_through() -> None:
