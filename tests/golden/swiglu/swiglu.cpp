@@ -135,7 +135,8 @@ template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, d
 template <typename T> constexpr bool is_brief = sizeof(T) == 2;
 
 // 1 / (1 + exp(-x)) as 2^-32 / (2^-32 + 2^-32 exp(-x)), 2^-18.3 of the value off: no exponential overflows where the value is denormal. That
-// is 2^k times a polynomial in what is left of -x, |r| <= log(2) / 2, k rounded by adding 1.5 * 2^23 - 32. NaN goes through.
+// is 2^k times a polynomial in what is left of -x, |r| <= log(2) / 2, k rounded by adding 1.5 * 2^23 - 32. The dividend is 0
+// where the value is, for processors take long over what underflows. NaN goes through.
 inline float fast_sigmoid(float x) {
     const float most = x > 40.0f ? 40.0f : x, within = most < -104.0f ? -104.0f : most;  // beyond: 1 and 0
     const float shifted = std::fma(within, -1.44269504f, 12582880.0f), k = shifted - 12582880.0f, r = std::fma(k, -0.693147182f, -within);
@@ -144,12 +145,13 @@ inline float fast_sigmoid(float x) {
     p = std::fma(r, p, 0.999966800f);
     p = std::fma(r, p, 1.0f);
     const float e = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, p) + (__builtin_bit_cast(uint32_t, shifted) << 23));
-    return 0x1p-32f / (0x1p-32f + e);
+    return (x < -103.98f ? 0.0f : 0x1p-32f) / (0x1p-32f + e);
 }
 
 // 1 / (1 + exp(-x)), without branches or calls: exp(-x) is 2^k times that of what is left of -x, |r| <= log(2) / 2, which is (h + r/2) /
 // (h - r/2) of h = r/2 coth(r/2), a polynomial in r^2 (minimax, 2^-30.8 off); here h and r/2 have a factor of 2, and both terms of the sum
-// one of 2^-32, so that no exponential overflows where the value is denormal. k is rounded by adding 1.5 * 2^23 - 32. NaN goes through.
+// one of 2^-32, so that no exponential overflows where the value is denormal. k is rounded by adding 1.5 * 2^23 - 32. The dividend
+// is 0 where the value is, for processors take long over what underflows. NaN goes through.
 [[maybe_unused]] inline float sigmoid(float x) {
     const float most = x > 40.0f ? 40.0f : x, within = most < -104.0f ? -104.0f : most;  // beyond: 1 and 0
     const float shifted = std::fma(within, -1.44269504f, 12582880.0f), k = shifted - 12582880.0f;
@@ -157,7 +159,7 @@ inline float fast_sigmoid(float x) {
     const float even = std::fma(r * r, std::fma(r * r, -2.7659754e-3f, 0.166666176f), 2.0f), above = even + r;
     const float e = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, above) + (__builtin_bit_cast(uint32_t, shifted) << 23));
     const float below = 0x1p-32f * (even - r);
-    return below / (below + e);
+    return (x < -103.98f ? 0.0f : below) / (below + e);
 }
 // The same, exact in the tails: exp is taken of -|x| only.
 [[maybe_unused]] inline double sigmoid(double x) {
