@@ -1,4 +1,5 @@
-"""What the C++ templates do by their own means: exponentials and logarithms without calls, places looked up only where they may change."""
+"""What the C++ templates do by their own means: exponentials and logarithms without calls, places looked up only where they may change,
+and rows that are read in runs or side by side."""
 
 from __future__ import annotations
 
@@ -167,3 +168,36 @@ def test_bf16_maps_keep_every_nan_one(built_quickly):
         assert kgen.loads(f"f(x: T[N]) -> y: T[N]\ny = {formula}")(x).isnan().all(), formula
     (every,) = struct.unpack("d", b"\xff" * 7 + b"\x7f")
     assert kgen.loads("f(x: T[N], a: float) -> y: T[N]\ny = a + min(x, a)")(x.nan_to_num(1), every).isnan().all()
+
+
+@pytest.mark.parametrize("n", (1, 16, 24, 64, 128, 192, 320))
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
+def test_a_column_is_the_same_alone_and_among_others(n: int, dtype: torch.dtype) -> None:
+    """Columns that lie together are added up side by side, however many there are; each in the order that its length alone says."""
+    own = kgen.loads("f(x: T[B, M, N]) -> (y: T[B, N], z: T[B, N])\n\ny = sum[M](x)\nz = max[M](x * x)\n", "columns.k")
+    unit = 2.0**-8 if dtype == torch.bfloat16 else 0.0
+    for m in (1, 33, 300, 1031):
+        x = torch.randn(3, m, n).to(dtype)
+        y, z = own(x)
+        for k in {0, n // 2, n - 1}:
+            alone = own(x[:, :, k : k + 1])  # its elements lie as far apart
+            assert torch.equal(y[:, k], alone[0][:, 0]) and torch.equal(z[:, k], alone[1][:, 0])
+        exact, most = x.double().sum(1), x.double().abs().sum(1)
+        assert ((y.double() - exact).abs() <= (m.bit_length() + 4) * 2.0**-24 * most + unit * exact.abs()).all()
+
+
+@pytest.mark.parametrize("s", (1, 49, 64, 96, 128, 512))
+def test_rows_of_several_runs_are_those_of_one(s: int) -> None:
+    """A row whose parameters step otherwise than its elements has the numbers of one whose parameters are spread out."""
+    text = "f(x: T[B, G, C, S], w: T[G, C{0}], b: T[G, C{0}]) -> (y: T[B, G, C, S], m: T32[C, S])\n\n"
+    text += "c = x - mean[C, S](x)\ny = c * rsqrt(mean[C, S](c^2) + 1e-5) * w + b\nm = mean[B, G](x)\n"
+    own, spread = kgen.loads(text.format(""), "runs.k"), kgen.loads(text.format(", S"), "spread.k")
+    x, w, b = torch.randn(4, 3, 8, s), torch.randn(3, 8), torch.randn(3, 8)
+    y, m = own(x, w, b)
+    wide = [v[:, :, None].expand(3, 8, s).contiguous() for v in (w, b)]
+    assert all(torch.equal(one, other) for one, other in zip((y, m), spread(x, *wide), strict=True))
+    turned = x.permute(2, 0, 3, 1).contiguous().permute(1, 3, 0, 2)
+    assert torch.allclose(own(turned, w, b)[0], y, rtol=1e-5, atol=1e-5)
+    exact = torch.nn.functional.group_norm(x.double().reshape(4, 24, s), 3, w.double().reshape(-1), b.double().reshape(-1))
+    assert ((y.double().reshape(4, 24, s) - exact).abs() <= 2.0**-24 * 40 * (1 + exact.abs())).all()
+    assert own(x[:, :, :, :0], w, b)[0].shape == (4, 3, 8, 0)

@@ -271,13 +271,53 @@ template <int K> struct Loop {
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
     // Whether an operand's elements lie side by side.
-    bool neighbours(int k) const { return rank == 1 && stride[k][0] == 1; }
+    bool neighbours(int k) const {
+        int64_t n = 1;
+        for (int d = rank - 1; d >= 0; n *= size[d--])
+            if (stride[k][d] != n) return false;
+        return rank > 0;
+    }
     // How many elements to take at once: as many as lie together, where those are whole groups.
     int64_t span(int64_t most) const {
         int64_t span = most;
         while (rank > 1 && span >= 64 && size[rank - 1] % span != 0) span /= 2;
         return span >= 64 ? span : most;
     }
+    // Whether what is taken at once lies in one run of every operand.
+    bool spans(int64_t span) const { return rank > 1 && size[rank - 1] % span == 0; }
+    // Where the runs of all operands go on, from one to the next.
+    struct Place {
+        const Loop& loop;
+        int64_t at[64], offset[K] = {};
+
+        Place(const Loop& of, int64_t i) : loop(of) {
+            for (int d = loop.rank - 1; d >= 0; d--) {
+                at[d] = i > 0 ? i % loop.size[d] : 0;  // which may have no elements
+                i = i > 0 ? i / loop.size[d] : 0;
+                for (int k = 0; k < K; k++) offset[k] += at[d] * loop.stride[k][d];
+            }
+        }
+        void next(int64_t count) {
+            int d = loop.rank - 1;
+            at[d] += count;
+            for (int k = 0; k < K; k++) offset[k] += count * loop.stride[k][d];
+            for (; d > 0 && at[d] == loop.size[d]; d--) {
+                for (int k = 0; k < K; k++) offset[k] += loop.stride[k][d - 1] - loop.size[d] * loop.stride[k][d];
+                at[d] = 0;
+                at[d - 1]++;
+            }
+        }
+    };
+    // Elements of one run that begins at a place: there where they are neighbours, else copied.
+    template <typename T> const T* tile(int k, const T* from, int64_t n, T* buffer) const {
+        const int64_t step = stride[k][rank - 1];
+        if (step == 1) return from;
+        const T value = *from;
+        if (step == 0) for (int64_t j = 0; j < n; j++) buffer[j] = value;
+        else for (int64_t j = 0; j < n; j++) buffer[j] = from[j * step];
+        return buffer;
+    }
+    template <typename T> T* tile(int k, T* from) const { return stride[k][rank - 1] == 1 ? from : nullptr; }
     // Where a whole tile is dense in memory, its place there; else null.
     template <typename T> [[gnu::noinline]] T* dense(int k, T* base, int64_t begin, int64_t n, int64_t to = TILE) const {
         if (n < to) return nullptr;
@@ -435,9 +475,11 @@ void loss_l_run(
         constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<8>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t wide = ACROSS ? rows.span(WIDTH) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
-        const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
+        [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(7);
         [[maybe_unused]] const bool t_dense = !ACROSS && inner.neighbours(0);
         [[maybe_unused]] const bool l_dense = !ACROSS && inner.neighbours(1);
@@ -446,15 +488,20 @@ void loss_l_run(
         const auto max_V_combine = [](F first, F next) { return F(maximum(next, first)); };
         const auto sum_V_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
+            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t V = V_given;
             [[maybe_unused]] const int64_t ignore = ignore_given;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const T* x_row = x + (ACROSS ? 0 : rows.offset(7, row));
+            [[maybe_unused]] const T* x_side = ACROSS ? rows.dense(7, x, row, width, padded) : nullptr;
             [[maybe_unused]] const int64_t* t_row = t + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] const int64_t* t_side = ACROSS ? rows.dense(0, t, row, width, padded) : nullptr;
             [[maybe_unused]] float* l_row = l_ + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] float* l_side = ACROSS ? rows.dense(1, l_, row, width, padded) : nullptr;
             [[maybe_unused]] int32_t* of_row = of + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] int32_t* of_side = ACROSS ? rows.dense(2, of, row, width, padded) : nullptr;
             [[maybe_unused]] F* l_kept_row = l_kept + (ACROSS ? 0 : rows.offset(3, row));
+            [[maybe_unused]] F* l_kept_side = ACROSS ? rows.dense(3, l_kept, row, width, padded) : nullptr;
             if constexpr (!ONCE) {
                 int64_t t_held[WIDTH];
                 const int64_t* t_here = ACROSS ? rows.load(0, t, row, width, t_held, padded) : t_row;
@@ -492,23 +539,32 @@ void loss_l_run(
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(max_V_combine)> max_V_part(F(-INFINITY), padded, max_V_combine);
                     [[maybe_unused]] F max_V_held[GROUP];  // in registers, along one row
                     if constexpr (!ACROSS) std::fill_n(max_V_held, GROUP, F(-INFINITY));
+                    const bool dense = !ACROSS && x_dense;
+                    const int64_t most = dense ? LANES : span;
+                    // Lanes stay in registers for a round of elements.
+                    const bool sided = ACROSS && width <= int64_t(64 * sizeof(T)) && x_side;
+                    const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                    const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[7][inner.rank - 1] == 1));
+                    const T* const x_ahead = x_asks ? x + rows.offset(7, row + 1) : nullptr;
+                    typename Loop<8>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
-                        step = ACROSS ? 1 : count;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
                             x_dense && count == filled ? x_row + i :
+                            x_side ? x_side + inner.offset(7, i) :
+                            along ? inner.tile(7, x_row + place.offset[7], count, x_buffer) :
                             lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
-                        const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                        const T* x_next = asks ? x + rows.offset(7, row + 1) + i : x;
-                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                        const T* x_next = x_ahead + (along && !dense ? place.offset[7] : i);
+                        F* max_V_now = max_V_held;
+                        const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                            for (int l = 0; asks && l < GROUP; l += 16) {
-                                if (n <= NEAR) __builtin_prefetch(x_next + j + l);
+                            for (int l = 0; l < GROUP; l += 16) {
+                                if (x_ahead) __builtin_prefetch(x_next + j + l);
                             }
-                            F* max_V_now = ACROSS ? max_V_part.now + j : max_V_held;
                             [[maybe_unused]] F max_V_given[GROUP];
 #pragma omp simd
                             for (int l = 0; l < GROUP; l++) {
@@ -522,12 +578,34 @@ void loss_l_run(
                             }
                         };
                         const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
+                            constexpr int64_t MANY = decltype(many)::value;
+                            F max_V_lanes[MANY];
+                            std::copy_n(max_V_part.now + j, MANY, max_V_lanes);
+                            for (int64_t r = 0; r < step; r++) {
+                                x_tile = x_side + inner.offset(7, i + r);
+                                for (int64_t g = 0; g < MANY; g += GROUP) {
+                                    max_V_now = max_V_lanes + g;
+                                    group(j + g, std::true_type());
+                                }
+                            }
+                            std::copy_n(max_V_lanes, MANY, max_V_part.now + j);
+                        };
+                        int64_t j = 0;
+                        if constexpr (ACROSS) {
+                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
+                            for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        }
+                        for (; j < groups; j += GROUP) {
+                            max_V_now = ACROSS ? max_V_part.now + j : max_V_held;
+                            group(j, std::true_type());
+                        }
                         if constexpr (!ACROSS) {
                             if (groups < count) group(groups, std::false_type());
                         }
-                        if constexpr (ACROSS) max_V_part.next(1, 32);
+                        if constexpr (ACROSS) max_V_part.next(step, 32);
                         else max_V_part.next(max_V_held, count, 2048);
+                        if (along && !dense) place.next(count);
                     }
                     if constexpr (ACROSS) max_V_parts.put(s, max_V_part.finish());
                     else max_V_parts.put(s, max_V_part.finish(max_V_held));
@@ -548,23 +626,32 @@ void loss_l_run(
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_V_combine)> sum_V_part(F(0), padded, sum_V_combine);
                     [[maybe_unused]] F sum_V_held[GROUP];  // in registers, along one row
                     if constexpr (!ACROSS) std::fill_n(sum_V_held, GROUP, F(0));
+                    const bool dense = !ACROSS && x_dense;
+                    const int64_t most = dense ? LANES : span;
+                    // Lanes stay in registers for a round of elements.
+                    const bool sided = ACROSS && width <= int64_t(64 * sizeof(T)) && x_side;
+                    const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                    const bool x_asks = asks && n > NEAR && (x_dense || (along && inner.stride[7][inner.rank - 1] == 1));
+                    const T* const x_ahead = x_asks ? x + rows.offset(7, row + 1) : nullptr;
+                    typename Loop<8>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
-                        step = ACROSS ? 1 : count;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
                             x_dense && count == filled ? x_row + i :
+                            x_side ? x_side + inner.offset(7, i) :
+                            along ? inner.tile(7, x_row + place.offset[7], count, x_buffer) :
                             lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
-                        const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                        const T* x_next = asks ? x + rows.offset(7, row + 1) + i : x;
-                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                        const T* x_next = x_ahead + (along && !dense ? place.offset[7] : i);
+                        F* sum_V_now = sum_V_held;
+                        const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                            for (int l = 0; asks && l < GROUP; l += 16) {
-                                if (n > NEAR) __builtin_prefetch(x_next + j + l);
+                            for (int l = 0; l < GROUP; l += 16) {
+                                if (x_ahead) __builtin_prefetch(x_next + j + l);
                             }
-                            F* sum_V_now = ACROSS ? sum_V_part.now + j : sum_V_held;
                             [[maybe_unused]] F sum_V_given[GROUP];
 #pragma omp simd
                             for (int l = 0; l < GROUP; l++) {
@@ -579,12 +666,34 @@ void loss_l_run(
                             }
                         };
                         const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
+                            constexpr int64_t MANY = decltype(many)::value;
+                            F sum_V_lanes[MANY];
+                            std::copy_n(sum_V_part.now + j, MANY, sum_V_lanes);
+                            for (int64_t r = 0; r < step; r++) {
+                                x_tile = x_side + inner.offset(7, i + r);
+                                for (int64_t g = 0; g < MANY; g += GROUP) {
+                                    sum_V_now = sum_V_lanes + g;
+                                    group(j + g, std::true_type());
+                                }
+                            }
+                            std::copy_n(sum_V_lanes, MANY, sum_V_part.now + j);
+                        };
+                        int64_t j = 0;
+                        if constexpr (ACROSS) {
+                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
+                            for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        }
+                        for (; j < groups; j += GROUP) {
+                            sum_V_now = ACROSS ? sum_V_part.now + j : sum_V_held;
+                            group(j, std::true_type());
+                        }
                         if constexpr (!ACROSS) {
                             if (groups < count) group(groups, std::false_type());
                         }
-                        if constexpr (ACROSS) sum_V_part.next(1, 32);
+                        if constexpr (ACROSS) sum_V_part.next(step, 32);
                         else sum_V_part.next(sum_V_held, count, 2048);
+                        if (along && !dense) place.next(count);
                     }
                     if constexpr (ACROSS) sum_V_parts.put(s, sum_V_part.finish());
                     else sum_V_parts.put(s, sum_V_part.finish(sum_V_held));
@@ -663,14 +772,19 @@ void loss_l_run(
                 parallel(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<max_V_partial, 1, decltype(max_V_join)> max_V_part({}, 1, max_V_join);
+                    const bool dense = !ACROSS && x_dense;
+                    const int64_t most = dense ? LANES : span;
+                    typename Loop<8>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
                             x_dense && count == filled ? x_row + i :
+                            x_side ? x_side + inner.offset(7, i) :
+                            along ? inner.tile(7, x_row + place.offset[7], count, x_buffer) :
                             lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
                         F max_V_held[GROUP];
                         std::fill_n(max_V_held, GROUP, F(-INFINITY));
@@ -712,6 +826,7 @@ void loss_l_run(
                         const F expsum_V_top = folded<GROUP>(expsum_V_held, expsum_V_combine);
                         max_V_part.now[0] = max_V_join(max_V_part.now[0], {max_V_top, expsum_V_top});
                         max_V_part.next(count, 2048);
+                        if (along && !dense) place.next(count);
                     }
                     max_V_parts.put(s, max_V_part.finish());
                 });
@@ -764,22 +879,28 @@ void loss_scaled_run(
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<6>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t wide = ACROSS ? rows.span(WIDTH) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
-        const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
+        [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool weight_dense = !ACROSS && inner.neighbours(5);
         [[maybe_unused]] const bool best_dense = !ACROSS && inner.neighbours(0);
         [[maybe_unused]] const bool scaled_dense = !ACROSS && inner.neighbours(1);
         [[maybe_unused]] const bool beside_dense = !ACROSS && inner.neighbours(2);
         const auto sum_V_combine = [](float first, float next) { return float(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
+            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t V = V_given;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const float* weight_row = weight + (ACROSS ? 0 : rows.offset(5, row));
+            [[maybe_unused]] const float* weight_side = ACROSS ? rows.dense(5, weight, row, width, padded) : nullptr;
             [[maybe_unused]] const int64_t* best_row = best + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] const int64_t* best_side = ACROSS ? rows.dense(0, best, row, width, padded) : nullptr;
             [[maybe_unused]] float* scaled_row = scaled + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] float* scaled_side = ACROSS ? rows.dense(1, scaled, row, width, padded) : nullptr;
             [[maybe_unused]] float* beside_row = beside + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] float* beside_side = ACROSS ? rows.dense(2, beside, row, width, padded) : nullptr;
             int64_t best_held[WIDTH];
             const int64_t* best_here = ACROSS ? rows.load(0, best, row, width, best_held, padded) : best_row;
             float t0_rows[WIDTH];
@@ -800,18 +921,25 @@ void loss_scaled_run(
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_V_combine)> sum_V_part(0.0f, padded, sum_V_combine);
                 [[maybe_unused]] float sum_V_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(sum_V_held, GROUP, 0.0f);
+                const bool dense = !ACROSS && weight_dense;
+                const int64_t most = dense ? LANES : span;
+                // Lanes stay in registers for a round of elements.
+                const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && weight_side;
+                typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
-                    step = ACROSS ? 1 : count;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float weight_buffer[LANES];
                     const float* weight_tile =
                         weight_dense && count == filled ? weight_row + i :
+                        weight_side ? weight_side + inner.offset(5, i) :
+                        along ? inner.tile(5, weight_row + place.offset[5], count, weight_buffer) :
                         lanes.load(5, ACROSS ? weight + inner.offset(5, i) : weight_row, first, count, weight_buffer, filled);
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                    float* sum_V_now = sum_V_held;
+                    const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        float* sum_V_now = ACROSS ? sum_V_part.now + j : sum_V_held;
                         [[maybe_unused]] float sum_V_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
@@ -825,12 +953,34 @@ void loss_scaled_run(
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                    [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
+                        constexpr int64_t MANY = decltype(many)::value;
+                        float sum_V_lanes[MANY];
+                        std::copy_n(sum_V_part.now + j, MANY, sum_V_lanes);
+                        for (int64_t r = 0; r < step; r++) {
+                            weight_tile = weight_side + inner.offset(5, i + r);
+                            for (int64_t g = 0; g < MANY; g += GROUP) {
+                                sum_V_now = sum_V_lanes + g;
+                                group(j + g, std::true_type());
+                            }
+                        }
+                        std::copy_n(sum_V_lanes, MANY, sum_V_part.now + j);
+                    };
+                    int64_t j = 0;
+                    if constexpr (ACROSS) {
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
+                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                    }
+                    for (; j < groups; j += GROUP) {
+                        sum_V_now = ACROSS ? sum_V_part.now + j : sum_V_held;
+                        group(j, std::true_type());
+                    }
                     if constexpr (!ACROSS) {
                         if (groups < count) group(groups, std::false_type());
                     }
-                    if constexpr (ACROSS) sum_V_part.next(1, 32);
+                    if constexpr (ACROSS) sum_V_part.next(step, 32);
                     else sum_V_part.next(sum_V_held, count, 2048);
+                    if (along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) sum_V_parts.put(s, sum_V_part.finish());
                 else sum_V_parts.put(s, sum_V_part.finish(sum_V_held));
@@ -848,14 +998,19 @@ void loss_scaled_run(
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const float t0_now_row = t0_rows[0];
                 [[maybe_unused]] const float add_row_now_row = add_row_rows[0];
+                const bool dense = !ACROSS && weight_dense && scaled_dense && beside_dense;
+                const int64_t most = dense ? LANES : span;
+                typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float weight_buffer[LANES];
                     const float* weight_tile =
                         weight_dense && count == filled ? weight_row + i :
+                        weight_side ? weight_side + inner.offset(5, i) :
+                        along ? inner.tile(5, weight_row + place.offset[5], count, weight_buffer) :
                         lanes.load(5, ACROSS ? weight + inner.offset(5, i) : weight_row, first, count, weight_buffer, filled);
                     [[maybe_unused]] const int64_t index_V_at = ACROSS ? inner.offset(3, i) : 0;
                     [[maybe_unused]] int64_t index_V_tile[LANES];
@@ -864,12 +1019,16 @@ void loss_scaled_run(
                     float* scaled_from = ACROSS ? scaled + inner.offset(1, i) : scaled_row;
                     float* scaled_place =
                         scaled_dense && count == filled ? scaled_row + i :
+                        scaled_side ? scaled_side + inner.offset(1, i) :
+                        along ? inner.tile(1, scaled_row + place.offset[1]) :
                         lanes.dense(1, scaled_from, first, count, filled);
                     float* scaled_tile = scaled_place ? scaled_place : scaled_buffer;
                     float beside_buffer[LANES];
                     float* beside_from = ACROSS ? beside + inner.offset(2, i) : beside_row;
                     float* beside_place =
                         beside_dense && count == filled ? beside_row + i :
+                        beside_side ? beside_side + inner.offset(2, i) :
+                        along ? inner.tile(2, beside_row + place.offset[2]) :
                         lanes.dense(2, beside_from, first, count, filled);
                     float* beside_tile = beside_place ? beside_place : beside_buffer;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
@@ -895,6 +1054,7 @@ void loss_scaled_run(
                     }
                     if (!scaled_place) lanes.store(1, scaled_from, first, count, scaled_buffer);
                     if (!beside_place) lanes.store(2, beside_from, first, count, beside_buffer);
+                    if (along && !dense) place.next(count);
                 }
             });
         });
@@ -917,40 +1077,51 @@ void loss_sum_D_kept_run(
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<2>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t wide = ACROSS ? rows.span(WIDTH) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
-        const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
+        [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool table_dense = !ACROSS && inner.neighbours(1);
         [[maybe_unused]] const bool sum_D_kept_dense = !ACROSS && inner.neighbours(0);
         const auto sum_D_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
+            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const T* table_row = table + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] const T* table_side = ACROSS ? rows.dense(1, table, row, width, padded) : nullptr;
             [[maybe_unused]] F* sum_D_kept_row = sum_D_kept + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] F* sum_D_kept_side = ACROSS ? rows.dense(0, sum_D_kept, row, width, padded) : nullptr;
             Parts<F, WIDTH> sum_D_parts(segments, width);
             parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_D_combine)> sum_D_part(F(0), padded, sum_D_combine);
                 [[maybe_unused]] F sum_D_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(sum_D_held, GROUP, F(0));
+                const bool dense = !ACROSS && table_dense;
+                const int64_t most = dense ? LANES : span;
+                // Lanes stay in registers for a round of elements.
+                const bool sided = ACROSS && width <= int64_t(64 * sizeof(T)) && table_side;
+                const T* const table_ahead = table_dense ? table_row + 4096 / sizeof(T) : nullptr;  // a page on: the processor's own guesses end with one
+                typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
-                    step = ACROSS ? 1 : count;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T table_buffer[LANES];
                     const T* table_tile =
                         table_dense && count == filled ? table_row + i :
+                        table_side ? table_side + inner.offset(1, i) :
+                        along ? inner.tile(1, table_row + place.offset[1], count, table_buffer) :
                         lanes.load(1, ACROSS ? table + inner.offset(1, i) : table_row, first, count, table_buffer, filled);
-                    constexpr bool asks = !ACROSS;  // for what lies a page on: the processor's own guesses end with a page
-                    const T* table_next = table_row + i + 4096 / sizeof(T);
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                    const T* table_next = table_ahead + i;
+                    F* sum_D_now = sum_D_held;
+                    const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; asks && l < GROUP; l += 16) {
-                            __builtin_prefetch(table_next + j + l);
+                        for (int l = 0; l < GROUP; l += 16) {
+                            if (table_ahead) __builtin_prefetch(table_next + j + l);
                         }
-                        F* sum_D_now = ACROSS ? sum_D_part.now + j : sum_D_held;
                         [[maybe_unused]] F sum_D_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
@@ -964,12 +1135,34 @@ void loss_sum_D_kept_run(
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                    [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
+                        constexpr int64_t MANY = decltype(many)::value;
+                        F sum_D_lanes[MANY];
+                        std::copy_n(sum_D_part.now + j, MANY, sum_D_lanes);
+                        for (int64_t r = 0; r < step; r++) {
+                            table_tile = table_side + inner.offset(1, i + r);
+                            for (int64_t g = 0; g < MANY; g += GROUP) {
+                                sum_D_now = sum_D_lanes + g;
+                                group(j + g, std::true_type());
+                            }
+                        }
+                        std::copy_n(sum_D_lanes, MANY, sum_D_part.now + j);
+                    };
+                    int64_t j = 0;
+                    if constexpr (ACROSS) {
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
+                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                    }
+                    for (; j < groups; j += GROUP) {
+                        sum_D_now = ACROSS ? sum_D_part.now + j : sum_D_held;
+                        group(j, std::true_type());
+                    }
                     if constexpr (!ACROSS) {
                         if (groups < count) group(groups, std::false_type());
                     }
-                    if constexpr (ACROSS) sum_D_part.next(1, 32);
+                    if constexpr (ACROSS) sum_D_part.next(step, 32);
                     else sum_D_part.next(sum_D_held, count, 2048);
+                    if (along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) sum_D_parts.put(s, sum_D_part.finish());
                 else sum_D_parts.put(s, sum_D_part.finish(sum_D_held));
@@ -1005,36 +1198,47 @@ void loss_m_run(
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<2>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t wide = ACROSS ? rows.span(WIDTH) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
-        const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
+        [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool l_kept_dense = !ACROSS && inner.neighbours(1);
         [[maybe_unused]] const bool m_dense = !ACROSS && inner.neighbours(0);
         const auto sum_all_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
+            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const F leading = leading_given;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const F* l_kept_row = l_kept + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] const F* l_kept_side = ACROSS ? rows.dense(1, l_kept, row, width, padded) : nullptr;
             [[maybe_unused]] float* m_row = m + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] float* m_side = ACROSS ? rows.dense(0, m, row, width, padded) : nullptr;
             Parts<F, WIDTH> sum_all_parts(segments, width);
             parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_all_combine)> sum_all_part(F(0), padded, sum_all_combine);
                 [[maybe_unused]] F sum_all_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(sum_all_held, GROUP, F(0));
+                const bool dense = !ACROSS && l_kept_dense;
+                const int64_t most = dense ? LANES : span;
+                // Lanes stay in registers for a round of elements.
+                const bool sided = ACROSS && width <= int64_t(64 * sizeof(F)) && l_kept_side;
+                typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
-                    step = ACROSS ? 1 : count;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     F l_kept_buffer[LANES];
                     const F* l_kept_tile =
                         l_kept_dense && count == filled ? l_kept_row + i :
+                        l_kept_side ? l_kept_side + inner.offset(1, i) :
+                        along ? inner.tile(1, l_kept_row + place.offset[1], count, l_kept_buffer) :
                         lanes.load(1, ACROSS ? l_kept + inner.offset(1, i) : l_kept_row, first, count, l_kept_buffer, filled);
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                    F* sum_all_now = sum_all_held;
+                    const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        F* sum_all_now = ACROSS ? sum_all_part.now + j : sum_all_held;
                         [[maybe_unused]] F sum_all_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
@@ -1048,12 +1252,34 @@ void loss_m_run(
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                    [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
+                        constexpr int64_t MANY = decltype(many)::value;
+                        F sum_all_lanes[MANY];
+                        std::copy_n(sum_all_part.now + j, MANY, sum_all_lanes);
+                        for (int64_t r = 0; r < step; r++) {
+                            l_kept_tile = l_kept_side + inner.offset(1, i + r);
+                            for (int64_t g = 0; g < MANY; g += GROUP) {
+                                sum_all_now = sum_all_lanes + g;
+                                group(j + g, std::true_type());
+                            }
+                        }
+                        std::copy_n(sum_all_lanes, MANY, sum_all_part.now + j);
+                    };
+                    int64_t j = 0;
+                    if constexpr (ACROSS) {
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
+                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                    }
+                    for (; j < groups; j += GROUP) {
+                        sum_all_now = ACROSS ? sum_all_part.now + j : sum_all_held;
+                        group(j, std::true_type());
+                    }
                     if constexpr (!ACROSS) {
                         if (groups < count) group(groups, std::false_type());
                     }
-                    if constexpr (ACROSS) sum_all_part.next(1, 32);
+                    if constexpr (ACROSS) sum_all_part.next(step, 32);
                     else sum_all_part.next(sum_all_held, count, 2048);
+                    if (along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) sum_all_parts.put(s, sum_all_part.finish());
                 else sum_all_parts.put(s, sum_all_part.finish(sum_all_held));
@@ -1092,17 +1318,21 @@ void loss_e_run(
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<3>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t wide = ACROSS ? rows.span(WIDTH) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
-        const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
+        [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool t_dense = !ACROSS && inner.neighbours(2);
         [[maybe_unused]] const bool e_dense = !ACROSS && inner.neighbours(0);
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
+            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t V = V_given;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const int64_t* t_row = t + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] const int64_t* t_side = ACROSS ? rows.dense(2, t, row, width, padded) : nullptr;
             [[maybe_unused]] bf16* e_row = e + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] bf16* e_side = ACROSS ? rows.dense(0, e, row, width, padded) : nullptr;
             int64_t t_held[WIDTH];
             const int64_t* t_here = ACROSS ? rows.load(2, t, row, width, t_held, padded) : t_row;
             bf16 e_held[WIDTH];
@@ -1139,16 +1369,20 @@ void loss_column_run(
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<3>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t wide = ACROSS ? rows.span(WIDTH) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
-        const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
+        [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool other_dense = !ACROSS && inner.neighbours(2);
         [[maybe_unused]] const bool column_dense = !ACROSS && inner.neighbours(0);
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
+            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const int64_t* other_row = other + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] const int64_t* other_side = ACROSS ? rows.dense(2, other, row, width, padded) : nullptr;
             [[maybe_unused]] int32_t* column_row = column + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] int32_t* column_side = ACROSS ? rows.dense(0, column, row, width, padded) : nullptr;
             int64_t other_held[WIDTH];
             const int64_t* other_here = ACROSS ? rows.load(2, other, row, width, other_held, padded) : other_row;
             int32_t column_held[WIDTH];
@@ -1188,21 +1422,27 @@ void loss_share_run(
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<5>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t wide = ACROSS ? rows.span(WIDTH) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
-        const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
+        [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool table_dense = !ACROSS && inner.neighbours(4);
         [[maybe_unused]] const bool other_dense = !ACROSS && inner.neighbours(0);
         [[maybe_unused]] const bool sum_D_kept_dense = !ACROSS && inner.neighbours(1);
         [[maybe_unused]] const bool share_dense = !ACROSS && inner.neighbours(2);
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
+            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t V = V_given;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const T* table_row = table + (ACROSS ? 0 : rows.offset(4, row));
+            [[maybe_unused]] const T* table_side = ACROSS ? rows.dense(4, table, row, width, padded) : nullptr;
             [[maybe_unused]] const int64_t* other_row = other + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] const int64_t* other_side = ACROSS ? rows.dense(0, other, row, width, padded) : nullptr;
             [[maybe_unused]] const F* sum_D_kept_row = sum_D_kept + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] const F* sum_D_kept_side = ACROSS ? rows.dense(1, sum_D_kept, row, width, padded) : nullptr;
             [[maybe_unused]] T* share_row = share + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] T* share_side = ACROSS ? rows.dense(2, share, row, width, padded) : nullptr;
             T table_held[WIDTH];
             const T* table_here = ACROSS ? rows.load(4, table, row, width, table_held, padded) : table_row;
             int64_t other_held[WIDTH];

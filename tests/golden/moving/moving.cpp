@@ -123,13 +123,53 @@ template <int K> struct Loop {
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
     // Whether an operand's elements lie side by side.
-    bool neighbours(int k) const { return rank == 1 && stride[k][0] == 1; }
+    bool neighbours(int k) const {
+        int64_t n = 1;
+        for (int d = rank - 1; d >= 0; n *= size[d--])
+            if (stride[k][d] != n) return false;
+        return rank > 0;
+    }
     // How many elements to take at once: as many as lie together, where those are whole groups.
     int64_t span(int64_t most) const {
         int64_t span = most;
         while (rank > 1 && span >= 64 && size[rank - 1] % span != 0) span /= 2;
         return span >= 64 ? span : most;
     }
+    // Whether what is taken at once lies in one run of every operand.
+    bool spans(int64_t span) const { return rank > 1 && size[rank - 1] % span == 0; }
+    // Where the runs of all operands go on, from one to the next.
+    struct Place {
+        const Loop& loop;
+        int64_t at[64], offset[K] = {};
+
+        Place(const Loop& of, int64_t i) : loop(of) {
+            for (int d = loop.rank - 1; d >= 0; d--) {
+                at[d] = i > 0 ? i % loop.size[d] : 0;  // which may have no elements
+                i = i > 0 ? i / loop.size[d] : 0;
+                for (int k = 0; k < K; k++) offset[k] += at[d] * loop.stride[k][d];
+            }
+        }
+        void next(int64_t count) {
+            int d = loop.rank - 1;
+            at[d] += count;
+            for (int k = 0; k < K; k++) offset[k] += count * loop.stride[k][d];
+            for (; d > 0 && at[d] == loop.size[d]; d--) {
+                for (int k = 0; k < K; k++) offset[k] += loop.stride[k][d - 1] - loop.size[d] * loop.stride[k][d];
+                at[d] = 0;
+                at[d - 1]++;
+            }
+        }
+    };
+    // Elements of one run that begins at a place: there where they are neighbours, else copied.
+    template <typename T> const T* tile(int k, const T* from, int64_t n, T* buffer) const {
+        const int64_t step = stride[k][rank - 1];
+        if (step == 1) return from;
+        const T value = *from;
+        if (step == 0) for (int64_t j = 0; j < n; j++) buffer[j] = value;
+        else for (int64_t j = 0; j < n; j++) buffer[j] = from[j * step];
+        return buffer;
+    }
+    template <typename T> T* tile(int k, T* from) const { return stride[k][rank - 1] == 1 ? from : nullptr; }
     // Where a whole tile is dense in memory, its place there; else null.
     template <typename T> [[gnu::noinline]] T* dense(int k, T* base, int64_t begin, int64_t n, int64_t to = TILE) const {
         if (n < to) return nullptr;
@@ -275,9 +315,11 @@ void moving_run_run(
         constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<4>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t wide = ACROSS ? rows.span(WIDTH) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
-        const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
+        [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(3);
         [[maybe_unused]] const bool run_dense = !ACROSS && inner.neighbours(0);
         [[maybe_unused]] const bool last_dense = !ACROSS && inner.neighbours(1);
@@ -286,12 +328,16 @@ void moving_run_run(
         const auto sum_N_combine = [](float first, float next) { return float(first + next); };
         const auto high_combine = [](float first, float next) { return float(maximum(next, first)); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
+            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const float* x_row = x + (ACROSS ? 0 : rows.offset(3, row));
+            [[maybe_unused]] const float* x_side = ACROSS ? rows.dense(3, x, row, width, padded) : nullptr;
             [[maybe_unused]] float* run_row = run_ + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] float* run_side = ACROSS ? rows.dense(0, run_, row, width, padded) : nullptr;
             [[maybe_unused]] float* last_row = last + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] float* last_side = ACROSS ? rows.dense(1, last, row, width, padded) : nullptr;
             [[maybe_unused]] float* high_row = high + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] float* high_side = ACROSS ? rows.dense(2, high, row, width, padded) : nullptr;
             float run_held[WIDTH];
             const float* run_here = ACROSS ? rows.load(0, run_, row, width, run_held, padded) : run_row;
             float run_rows[WIDTH];
@@ -308,18 +354,25 @@ void moving_run_run(
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(low_combine)> low_part(float(INFINITY), padded, low_combine);
                 [[maybe_unused]] float low_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(low_held, GROUP, float(INFINITY));
+                const bool dense = !ACROSS && x_dense;
+                const int64_t most = dense ? LANES : span;
+                // Lanes stay in registers for a round of elements.
+                const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && x_side;
+                typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
-                    step = ACROSS ? 1 : count;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
                         x_dense && count == filled ? x_row + i :
+                        x_side ? x_side + inner.offset(3, i) :
+                        along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                    float* low_now = low_held;
+                    const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        float* low_now = ACROSS ? low_part.now + j : low_held;
                         [[maybe_unused]] float low_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
@@ -334,12 +387,34 @@ void moving_run_run(
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                    [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
+                        constexpr int64_t MANY = decltype(many)::value;
+                        float low_lanes[MANY];
+                        std::copy_n(low_part.now + j, MANY, low_lanes);
+                        for (int64_t r = 0; r < step; r++) {
+                            x_tile = x_side + inner.offset(3, i + r);
+                            for (int64_t g = 0; g < MANY; g += GROUP) {
+                                low_now = low_lanes + g;
+                                group(j + g, std::true_type());
+                            }
+                        }
+                        std::copy_n(low_lanes, MANY, low_part.now + j);
+                    };
+                    int64_t j = 0;
+                    if constexpr (ACROSS) {
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
+                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                    }
+                    for (; j < groups; j += GROUP) {
+                        low_now = ACROSS ? low_part.now + j : low_held;
+                        group(j, std::true_type());
+                    }
                     if constexpr (!ACROSS) {
                         if (groups < count) group(groups, std::false_type());
                     }
-                    if constexpr (ACROSS) low_part.next(1, 32);
+                    if constexpr (ACROSS) low_part.next(step, 32);
                     else low_part.next(low_held, count, 2048);
+                    if (along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) low_parts.put(s, low_part.finish());
                 else low_parts.put(s, low_part.finish(low_held));
@@ -352,23 +427,32 @@ void moving_run_run(
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(0.0f, padded, sum_N_combine);
                 [[maybe_unused]] float sum_N_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(sum_N_held, GROUP, 0.0f);
+                const bool dense = !ACROSS && x_dense;
+                const int64_t most = dense ? LANES : span;
+                // Lanes stay in registers for a round of elements.
+                const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && x_side;
+                const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[3][inner.rank - 1] == 1));
+                const float* const x_ahead = x_asks ? x + rows.offset(3, row + 1) : nullptr;
+                typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
-                    step = ACROSS ? 1 : count;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
                         x_dense && count == filled ? x_row + i :
+                        x_side ? x_side + inner.offset(3, i) :
+                        along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
-                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                    const float* x_next = asks ? x + rows.offset(3, row + 1) + i : x;
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                    const float* x_next = x_ahead + (along && !dense ? place.offset[3] : i);
+                    float* sum_N_now = sum_N_held;
+                    const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; asks && l < GROUP; l += 16) {
-                            if (n <= NEAR) __builtin_prefetch(x_next + j + l);
+                        for (int l = 0; l < GROUP; l += 16) {
+                            if (x_ahead) __builtin_prefetch(x_next + j + l);
                         }
-                        float* sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                         [[maybe_unused]] float sum_N_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
@@ -383,12 +467,34 @@ void moving_run_run(
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                    [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
+                        constexpr int64_t MANY = decltype(many)::value;
+                        float sum_N_lanes[MANY];
+                        std::copy_n(sum_N_part.now + j, MANY, sum_N_lanes);
+                        for (int64_t r = 0; r < step; r++) {
+                            x_tile = x_side + inner.offset(3, i + r);
+                            for (int64_t g = 0; g < MANY; g += GROUP) {
+                                sum_N_now = sum_N_lanes + g;
+                                group(j + g, std::true_type());
+                            }
+                        }
+                        std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
+                    };
+                    int64_t j = 0;
+                    if constexpr (ACROSS) {
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
+                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                    }
+                    for (; j < groups; j += GROUP) {
+                        sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
+                        group(j, std::true_type());
+                    }
                     if constexpr (!ACROSS) {
                         if (groups < count) group(groups, std::false_type());
                     }
-                    if constexpr (ACROSS) sum_N_part.next(1, 32);
+                    if constexpr (ACROSS) sum_N_part.next(step, 32);
                     else sum_N_part.next(sum_N_held, count, 2048);
+                    if (along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) sum_N_parts.put(s, sum_N_part.finish());
                 else sum_N_parts.put(s, sum_N_part.finish(sum_N_held));
@@ -409,23 +515,32 @@ void moving_run_run(
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(high_combine)> high_part(float(-INFINITY), padded, high_combine);
                 [[maybe_unused]] float high_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(high_held, GROUP, float(-INFINITY));
+                const bool dense = !ACROSS && x_dense;
+                const int64_t most = dense ? LANES : span;
+                // Lanes stay in registers for a round of elements.
+                const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && x_side;
+                const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                const bool x_asks = asks && n > NEAR && (x_dense || (along && inner.stride[3][inner.rank - 1] == 1));
+                const float* const x_ahead = x_asks ? x + rows.offset(3, row + 1) : nullptr;
+                typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
-                    step = ACROSS ? 1 : count;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
                         x_dense && count == filled ? x_row + i :
+                        x_side ? x_side + inner.offset(3, i) :
+                        along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
-                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                    const float* x_next = asks ? x + rows.offset(3, row + 1) + i : x;
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                    const float* x_next = x_ahead + (along && !dense ? place.offset[3] : i);
+                    float* high_now = high_held;
+                    const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; asks && l < GROUP; l += 16) {
-                            if (n > NEAR) __builtin_prefetch(x_next + j + l);
+                        for (int l = 0; l < GROUP; l += 16) {
+                            if (x_ahead) __builtin_prefetch(x_next + j + l);
                         }
-                        float* high_now = ACROSS ? high_part.now + j : high_held;
                         [[maybe_unused]] float high_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
@@ -441,12 +556,34 @@ void moving_run_run(
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                    [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
+                        constexpr int64_t MANY = decltype(many)::value;
+                        float high_lanes[MANY];
+                        std::copy_n(high_part.now + j, MANY, high_lanes);
+                        for (int64_t r = 0; r < step; r++) {
+                            x_tile = x_side + inner.offset(3, i + r);
+                            for (int64_t g = 0; g < MANY; g += GROUP) {
+                                high_now = high_lanes + g;
+                                group(j + g, std::true_type());
+                            }
+                        }
+                        std::copy_n(high_lanes, MANY, high_part.now + j);
+                    };
+                    int64_t j = 0;
+                    if constexpr (ACROSS) {
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
+                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                    }
+                    for (; j < groups; j += GROUP) {
+                        high_now = ACROSS ? high_part.now + j : high_held;
+                        group(j, std::true_type());
+                    }
                     if constexpr (!ACROSS) {
                         if (groups < count) group(groups, std::false_type());
                     }
-                    if constexpr (ACROSS) high_part.next(1, 32);
+                    if constexpr (ACROSS) high_part.next(step, 32);
                     else high_part.next(high_held, count, 2048);
+                    if (along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) high_parts.put(s, high_part.finish());
                 else high_parts.put(s, high_part.finish(high_held));
@@ -493,40 +630,51 @@ void moving_moving_kernel_run(
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<2>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t wide = ACROSS ? rows.span(WIDTH) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
-        const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
+        [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(1);
         [[maybe_unused]] const bool moving_kernel_dense = !ACROSS && inner.neighbours(0);
         const auto moving_kernel_combine = [](float first, float next) { return float(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
+            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const float* x_row = x + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] const float* x_side = ACROSS ? rows.dense(1, x, row, width, padded) : nullptr;
             [[maybe_unused]] float* moving_kernel_row = moving_kernel + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] float* moving_kernel_side = ACROSS ? rows.dense(0, moving_kernel, row, width, padded) : nullptr;
             Parts<float, WIDTH> moving_kernel_parts(segments, width);
             parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(moving_kernel_combine)> moving_kernel_part(0.0f, padded, moving_kernel_combine);
                 [[maybe_unused]] float moving_kernel_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(moving_kernel_held, GROUP, 0.0f);
+                const bool dense = !ACROSS && x_dense;
+                const int64_t most = dense ? LANES : span;
+                // Lanes stay in registers for a round of elements.
+                const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && x_side;
+                const float* const x_ahead = x_dense ? x_row + 4096 / sizeof(float) : nullptr;  // a page on: the processor's own guesses end with one
+                typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
-                    step = ACROSS ? 1 : count;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
                         x_dense && count == filled ? x_row + i :
+                        x_side ? x_side + inner.offset(1, i) :
+                        along ? inner.tile(1, x_row + place.offset[1], count, x_buffer) :
                         lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
-                    constexpr bool asks = !ACROSS;  // for what lies a page on: the processor's own guesses end with a page
-                    const float* x_next = x_row + i + 4096 / sizeof(float);
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                    const float* x_next = x_ahead + i;
+                    float* moving_kernel_now = moving_kernel_held;
+                    const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; asks && l < GROUP; l += 16) {
-                            __builtin_prefetch(x_next + j + l);
+                        for (int l = 0; l < GROUP; l += 16) {
+                            if (x_ahead) __builtin_prefetch(x_next + j + l);
                         }
-                        float* moving_kernel_now = ACROSS ? moving_kernel_part.now + j : moving_kernel_held;
                         [[maybe_unused]] float moving_kernel_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
@@ -541,12 +689,34 @@ void moving_moving_kernel_run(
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                    [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
+                        constexpr int64_t MANY = decltype(many)::value;
+                        float moving_kernel_lanes[MANY];
+                        std::copy_n(moving_kernel_part.now + j, MANY, moving_kernel_lanes);
+                        for (int64_t r = 0; r < step; r++) {
+                            x_tile = x_side + inner.offset(1, i + r);
+                            for (int64_t g = 0; g < MANY; g += GROUP) {
+                                moving_kernel_now = moving_kernel_lanes + g;
+                                group(j + g, std::true_type());
+                            }
+                        }
+                        std::copy_n(moving_kernel_lanes, MANY, moving_kernel_part.now + j);
+                    };
+                    int64_t j = 0;
+                    if constexpr (ACROSS) {
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
+                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                    }
+                    for (; j < groups; j += GROUP) {
+                        moving_kernel_now = ACROSS ? moving_kernel_part.now + j : moving_kernel_held;
+                        group(j, std::true_type());
+                    }
                     if constexpr (!ACROSS) {
                         if (groups < count) group(groups, std::false_type());
                     }
-                    if constexpr (ACROSS) moving_kernel_part.next(1, 32);
+                    if constexpr (ACROSS) moving_kernel_part.next(step, 32);
                     else moving_kernel_part.next(moving_kernel_held, count, 2048);
+                    if (along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) moving_kernel_parts.put(s, moving_kernel_part.finish());
                 else moving_kernel_parts.put(s, moving_kernel_part.finish(moving_kernel_held));
@@ -569,7 +739,7 @@ void moving_moving_kernel_run(
     else run(std::false_type());
 }
 
-void moving_place_run(int rank, const int64_t* size, int64_t* place, const int64_t* place_stride) {
+void moving_place_run(int rank, const int64_t* size, int64_t* place_, const int64_t* place_stride) {
     int64_t index_A_B_stride[64] = {};
     int64_t index_A_B_stride_step = 1;
     index_A_B_stride[rank - 1] = index_A_B_stride_step;
@@ -582,14 +752,14 @@ void moving_place_run(int rank, const int64_t* size, int64_t* place, const int64
         int64_t index_A_B_buffer[TILE];
         const int64_t* index_A_B_tile = loop.positions(0, begin, n, index_A_B_buffer);
         int64_t place_buffer[TILE];
-        int64_t* place_place = loop.dense(1, place, begin, n);
+        int64_t* place_place = loop.dense(1, place_, begin, n);
         int64_t* place_tile = place_place ? place_place : place_buffer;
         for (int64_t j = 0; j < n; j += GROUP) {
             ask<true>(place_tile + j);
 #pragma omp simd
             for (int64_t i = 0; i < GROUP; i++) place_tile[j + i] = moving_place_element(int64_t(index_A_B_tile[j + i]));
         }
-        if (!place_place) loop.store(1, place, begin, n, place_buffer);
+        if (!place_place) loop.store(1, place_, begin, n, place_buffer);
     });
 }
 
@@ -606,6 +776,6 @@ extern "C" void moving_moving_kernel(
     float* moving_kernel, const int64_t* moving_kernel_stride) {
     moving_moving_kernel_run(rank, inner_rank, size, x, x_stride, moving_kernel, moving_kernel_stride);
 }
-extern "C" void moving_place(int rank, const int64_t* size, int64_t* place, const int64_t* place_stride) {
-    moving_place_run(rank, size, place, place_stride);
+extern "C" void moving_place(int rank, const int64_t* size, int64_t* place_, const int64_t* place_stride) {
+    moving_place_run(rank, size, place_, place_stride);
 }

@@ -155,13 +155,53 @@ template <int K> struct Loop {
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
     // Whether an operand's elements lie side by side.
-    bool neighbours(int k) const { return rank == 1 && stride[k][0] == 1; }
+    bool neighbours(int k) const {
+        int64_t n = 1;
+        for (int d = rank - 1; d >= 0; n *= size[d--])
+            if (stride[k][d] != n) return false;
+        return rank > 0;
+    }
     // How many elements to take at once: as many as lie together, where those are whole groups.
     int64_t span(int64_t most) const {
         int64_t span = most;
         while (rank > 1 && span >= 64 && size[rank - 1] % span != 0) span /= 2;
         return span >= 64 ? span : most;
     }
+    // Whether what is taken at once lies in one run of every operand.
+    bool spans(int64_t span) const { return rank > 1 && size[rank - 1] % span == 0; }
+    // Where the runs of all operands go on, from one to the next.
+    struct Place {
+        const Loop& loop;
+        int64_t at[64], offset[K] = {};
+
+        Place(const Loop& of, int64_t i) : loop(of) {
+            for (int d = loop.rank - 1; d >= 0; d--) {
+                at[d] = i > 0 ? i % loop.size[d] : 0;  // which may have no elements
+                i = i > 0 ? i / loop.size[d] : 0;
+                for (int k = 0; k < K; k++) offset[k] += at[d] * loop.stride[k][d];
+            }
+        }
+        void next(int64_t count) {
+            int d = loop.rank - 1;
+            at[d] += count;
+            for (int k = 0; k < K; k++) offset[k] += count * loop.stride[k][d];
+            for (; d > 0 && at[d] == loop.size[d]; d--) {
+                for (int k = 0; k < K; k++) offset[k] += loop.stride[k][d - 1] - loop.size[d] * loop.stride[k][d];
+                at[d] = 0;
+                at[d - 1]++;
+            }
+        }
+    };
+    // Elements of one run that begins at a place: there where they are neighbours, else copied.
+    template <typename T> const T* tile(int k, const T* from, int64_t n, T* buffer) const {
+        const int64_t step = stride[k][rank - 1];
+        if (step == 1) return from;
+        const T value = *from;
+        if (step == 0) for (int64_t j = 0; j < n; j++) buffer[j] = value;
+        else for (int64_t j = 0; j < n; j++) buffer[j] = from[j * step];
+        return buffer;
+    }
+    template <typename T> T* tile(int k, T* from) const { return stride[k][rank - 1] == 1 ? from : nullptr; }
     // Where a whole tile is dense in memory, its place there; else null.
     template <typename T> [[gnu::noinline]] T* dense(int k, T* base, int64_t begin, int64_t n, int64_t to = TILE) const {
         if (n < to) return nullptr;
@@ -366,7 +406,7 @@ void places_i_run(
     const int16_t* k, const int64_t* k_stride, const uint8_t* h, const int64_t* h_stride,
     const bool* flag, const int64_t* flag_stride, int64_t* i_, const int64_t* i_stride,
     int64_t* j_, const int64_t* j_stride, int64_t* at, const int64_t* at_stride,
-    int16_t* least, const int64_t* least_stride, uint8_t* most, const int64_t* most_stride,
+    int16_t* least, const int64_t* least_stride, uint8_t* most_, const int64_t* most_stride,
     int64_t* deep, const int64_t* deep_stride, bool* every, const int64_t* every_stride,
     bool* some, const int64_t* some_stride, int64_t* total, const int64_t* total_stride,
     int64_t* times, const int64_t* times_stride, float* product, const int64_t* product_stride,
@@ -383,9 +423,11 @@ void places_i_run(
         constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<17>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t wide = ACROSS ? rows.span(WIDTH) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
-        const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
+        [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(16);
         [[maybe_unused]] const bool k_dense = !ACROSS && inner.neighbours(0);
         [[maybe_unused]] const bool h_dense = !ACROSS && inner.neighbours(1);
@@ -416,24 +458,40 @@ void places_i_run(
         const auto max_N_combine = [](F first, F next) { return F(maximum(next, first)); };
         const auto spread_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
+            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const T* x_row = x + (ACROSS ? 0 : rows.offset(16, row));
+            [[maybe_unused]] const T* x_side = ACROSS ? rows.dense(16, x, row, width, padded) : nullptr;
             [[maybe_unused]] const int16_t* k_row = k + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] const int16_t* k_side = ACROSS ? rows.dense(0, k, row, width, padded) : nullptr;
             [[maybe_unused]] const uint8_t* h_row = h + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] const uint8_t* h_side = ACROSS ? rows.dense(1, h, row, width, padded) : nullptr;
             [[maybe_unused]] const bool* flag_row = flag + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] const bool* flag_side = ACROSS ? rows.dense(2, flag, row, width, padded) : nullptr;
             [[maybe_unused]] int64_t* i_row = i_ + (ACROSS ? 0 : rows.offset(3, row));
+            [[maybe_unused]] int64_t* i_side = ACROSS ? rows.dense(3, i_, row, width, padded) : nullptr;
             [[maybe_unused]] int64_t* j_row = j_ + (ACROSS ? 0 : rows.offset(4, row));
+            [[maybe_unused]] int64_t* j_side = ACROSS ? rows.dense(4, j_, row, width, padded) : nullptr;
             [[maybe_unused]] int64_t* at_row = at + (ACROSS ? 0 : rows.offset(5, row));
+            [[maybe_unused]] int64_t* at_side = ACROSS ? rows.dense(5, at, row, width, padded) : nullptr;
             [[maybe_unused]] int16_t* least_row = least + (ACROSS ? 0 : rows.offset(6, row));
-            [[maybe_unused]] uint8_t* most_row = most + (ACROSS ? 0 : rows.offset(7, row));
+            [[maybe_unused]] int16_t* least_side = ACROSS ? rows.dense(6, least, row, width, padded) : nullptr;
+            [[maybe_unused]] uint8_t* most_row = most_ + (ACROSS ? 0 : rows.offset(7, row));
+            [[maybe_unused]] uint8_t* most_side = ACROSS ? rows.dense(7, most_, row, width, padded) : nullptr;
             [[maybe_unused]] int64_t* deep_row = deep + (ACROSS ? 0 : rows.offset(8, row));
+            [[maybe_unused]] int64_t* deep_side = ACROSS ? rows.dense(8, deep, row, width, padded) : nullptr;
             [[maybe_unused]] bool* every_row = every + (ACROSS ? 0 : rows.offset(9, row));
+            [[maybe_unused]] bool* every_side = ACROSS ? rows.dense(9, every, row, width, padded) : nullptr;
             [[maybe_unused]] bool* some_row = some + (ACROSS ? 0 : rows.offset(10, row));
+            [[maybe_unused]] bool* some_side = ACROSS ? rows.dense(10, some, row, width, padded) : nullptr;
             [[maybe_unused]] int64_t* total_row = total + (ACROSS ? 0 : rows.offset(11, row));
+            [[maybe_unused]] int64_t* total_side = ACROSS ? rows.dense(11, total, row, width, padded) : nullptr;
             [[maybe_unused]] int64_t* times_row = times + (ACROSS ? 0 : rows.offset(12, row));
+            [[maybe_unused]] int64_t* times_side = ACROSS ? rows.dense(12, times, row, width, padded) : nullptr;
             [[maybe_unused]] float* product_row = product + (ACROSS ? 0 : rows.offset(13, row));
+            [[maybe_unused]] float* product_side = ACROSS ? rows.dense(13, product, row, width, padded) : nullptr;
             [[maybe_unused]] float* spread_row = spread + (ACROSS ? 0 : rows.offset(14, row));
+            [[maybe_unused]] float* spread_side = ACROSS ? rows.dense(14, spread, row, width, padded) : nullptr;
             Parts<Found<F>, WIDTH> i_parts(segments, width);
             Parts<Found<int16_t>, WIDTH> j_parts(segments, width);
             Parts<Found<int64_t>, WIDTH> at_parts(segments, width);
@@ -478,40 +536,59 @@ void places_i_run(
                 if constexpr (!ACROSS) std::fill_n(product_held, GROUP, 1.0f);
                 [[maybe_unused]] F max_N_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(max_N_held, GROUP, F(-INFINITY));
+                const bool dense = !ACROSS && x_dense && k_dense && h_dense && flag_dense;
+                const int64_t most = dense ? LANES : span;
+                const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[16][inner.rank - 1] == 1));
+                const T* const x_ahead = x_asks ? x + rows.offset(16, row + 1) : nullptr;
+                const bool k_asks = asks && n <= NEAR && (k_dense || (along && inner.stride[0][inner.rank - 1] == 1));
+                const int16_t* const k_ahead = k_asks ? k + rows.offset(0, row + 1) : nullptr;
+                const bool h_asks = asks && n <= NEAR && (h_dense || (along && inner.stride[1][inner.rank - 1] == 1));
+                const uint8_t* const h_ahead = h_asks ? h + rows.offset(1, row + 1) : nullptr;
+                const bool flag_asks = asks && n <= NEAR && (flag_dense || (along && inner.stride[2][inner.rank - 1] == 1));
+                const bool* const flag_ahead = flag_asks ? flag + rows.offset(2, row + 1) : nullptr;
+                typename Loop<17>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T x_buffer[LANES];
                     const T* x_tile =
                         x_dense && count == filled ? x_row + i :
+                        x_side ? x_side + inner.offset(16, i) :
+                        along ? inner.tile(16, x_row + place.offset[16], count, x_buffer) :
                         lanes.load(16, ACROSS ? x + inner.offset(16, i) : x_row, first, count, x_buffer, filled);
                     int16_t k_buffer[LANES];
                     const int16_t* k_tile =
                         k_dense && count == filled ? k_row + i :
+                        k_side ? k_side + inner.offset(0, i) :
+                        along ? inner.tile(0, k_row + place.offset[0], count, k_buffer) :
                         lanes.load(0, ACROSS ? k + inner.offset(0, i) : k_row, first, count, k_buffer, filled);
                     uint8_t h_buffer[LANES];
                     const uint8_t* h_tile =
                         h_dense && count == filled ? h_row + i :
+                        h_side ? h_side + inner.offset(1, i) :
+                        along ? inner.tile(1, h_row + place.offset[1], count, h_buffer) :
                         lanes.load(1, ACROSS ? h + inner.offset(1, i) : h_row, first, count, h_buffer, filled);
                     bool flag_buffer[LANES];
                     const bool* flag_tile =
                         flag_dense && count == filled ? flag_row + i :
+                        flag_side ? flag_side + inner.offset(2, i) :
+                        along ? inner.tile(2, flag_row + place.offset[2], count, flag_buffer) :
                         lanes.load(2, ACROSS ? flag + inner.offset(2, i) : flag_row, first, count, flag_buffer, filled);
                     [[maybe_unused]] const int64_t index_N_at = ACROSS ? inner.offset(15, i) : 0;
-                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                    const T* x_next = asks ? x + rows.offset(16, row + 1) + i : x;
-                    const int16_t* k_next = asks ? k + rows.offset(0, row + 1) + i : k;
-                    const uint8_t* h_next = asks ? h + rows.offset(1, row + 1) + i : h;
-                    const bool* flag_next = asks ? flag + rows.offset(2, row + 1) + i : flag;
+                    const T* x_next = x_ahead + (along && !dense ? place.offset[16] : i);
+                    const int16_t* k_next = k_ahead + (along && !dense ? place.offset[0] : i);
+                    const uint8_t* h_next = h_ahead + (along && !dense ? place.offset[1] : i);
+                    const bool* flag_next = flag_ahead + (along && !dense ? place.offset[2] : i);
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; asks && l < GROUP; l += 16) {
-                            if (n <= NEAR) __builtin_prefetch(x_next + j + l);
-                            if (n <= NEAR) __builtin_prefetch(k_next + j + l);
-                            if (n <= NEAR) __builtin_prefetch(h_next + j + l);
-                            if (n <= NEAR) __builtin_prefetch(flag_next + j + l);
+                        for (int l = 0; l < GROUP; l += 16) {
+                            if (x_ahead) __builtin_prefetch(x_next + j + l);
+                            if (k_ahead) __builtin_prefetch(k_next + j + l);
+                            if (h_ahead) __builtin_prefetch(h_next + j + l);
+                            if (flag_ahead) __builtin_prefetch(flag_next + j + l);
                         }
                         [[maybe_unused]] F i_given[GROUP];
                         [[maybe_unused]] int16_t j_given[GROUP];
@@ -684,6 +761,7 @@ void places_i_run(
                     else product_part.next(product_held, count, 2048);
                     if constexpr (ACROSS) max_N_part.next(1, 32);
                     else max_N_part.next(max_N_held, count, 2048);
+                    if (along && !dense) place.next(count);
                 }
                 i_parts.put(s, i_part);
                 j_parts.put(s, j_part);
@@ -726,29 +804,44 @@ void places_i_run(
                 Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(spread_combine)> spread_part(F(0), padded, spread_combine);
                 [[maybe_unused]] F spread_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(spread_held, GROUP, F(0));
+                const bool dense = !ACROSS && x_dense;
+                const int64_t most = dense ? LANES : span;
+                // Lanes stay in registers for a round of elements.
+                const bool sided = ACROSS && width <= int64_t(64 * sizeof(T)) && x_side;
+                const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                const bool x_asks = asks && n > NEAR && (x_dense || (along && inner.stride[16][inner.rank - 1] == 1));
+                const T* const x_ahead = x_asks ? x + rows.offset(16, row + 1) : nullptr;
+                const bool k_asks = asks && n > NEAR && (k_dense || (along && inner.stride[0][inner.rank - 1] == 1));
+                const int16_t* const k_ahead = k_asks ? k + rows.offset(0, row + 1) : nullptr;
+                const bool h_asks = asks && n > NEAR && (h_dense || (along && inner.stride[1][inner.rank - 1] == 1));
+                const uint8_t* const h_ahead = h_asks ? h + rows.offset(1, row + 1) : nullptr;
+                const bool flag_asks = asks && n > NEAR && (flag_dense || (along && inner.stride[2][inner.rank - 1] == 1));
+                const bool* const flag_ahead = flag_asks ? flag + rows.offset(2, row + 1) : nullptr;
+                typename Loop<17>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
-                    step = ACROSS ? 1 : count;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T x_buffer[LANES];
                     const T* x_tile =
                         x_dense && count == filled ? x_row + i :
+                        x_side ? x_side + inner.offset(16, i) :
+                        along ? inner.tile(16, x_row + place.offset[16], count, x_buffer) :
                         lanes.load(16, ACROSS ? x + inner.offset(16, i) : x_row, first, count, x_buffer, filled);
-                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                    const T* x_next = asks ? x + rows.offset(16, row + 1) + i : x;
-                    const int16_t* k_next = asks ? k + rows.offset(0, row + 1) + i : k;
-                    const uint8_t* h_next = asks ? h + rows.offset(1, row + 1) + i : h;
-                    const bool* flag_next = asks ? flag + rows.offset(2, row + 1) + i : flag;
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                    const T* x_next = x_ahead + (along && !dense ? place.offset[16] : i);
+                    const int16_t* k_next = k_ahead + (along && !dense ? place.offset[0] : i);
+                    const uint8_t* h_next = h_ahead + (along && !dense ? place.offset[1] : i);
+                    const bool* flag_next = flag_ahead + (along && !dense ? place.offset[2] : i);
+                    F* spread_now = spread_held;
+                    const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; asks && l < GROUP; l += 16) {
-                            if (n > NEAR) __builtin_prefetch(x_next + j + l);
-                            if (n > NEAR) __builtin_prefetch(k_next + j + l);
-                            if (n > NEAR) __builtin_prefetch(h_next + j + l);
-                            if (n > NEAR) __builtin_prefetch(flag_next + j + l);
+                        for (int l = 0; l < GROUP; l += 16) {
+                            if (x_ahead) __builtin_prefetch(x_next + j + l);
+                            if (k_ahead) __builtin_prefetch(k_next + j + l);
+                            if (h_ahead) __builtin_prefetch(h_next + j + l);
+                            if (flag_ahead) __builtin_prefetch(flag_next + j + l);
                         }
-                        F* spread_now = ACROSS ? spread_part.now + j : spread_held;
                         [[maybe_unused]] F spread_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
@@ -765,12 +858,34 @@ void places_i_run(
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                    [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
+                        constexpr int64_t MANY = decltype(many)::value;
+                        F spread_lanes[MANY];
+                        std::copy_n(spread_part.now + j, MANY, spread_lanes);
+                        for (int64_t r = 0; r < step; r++) {
+                            x_tile = x_side + inner.offset(16, i + r);
+                            for (int64_t g = 0; g < MANY; g += GROUP) {
+                                spread_now = spread_lanes + g;
+                                group(j + g, std::true_type());
+                            }
+                        }
+                        std::copy_n(spread_lanes, MANY, spread_part.now + j);
+                    };
+                    int64_t j = 0;
+                    if constexpr (ACROSS) {
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
+                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                    }
+                    for (; j < groups; j += GROUP) {
+                        spread_now = ACROSS ? spread_part.now + j : spread_held;
+                        group(j, std::true_type());
+                    }
                     if constexpr (!ACROSS) {
                         if (groups < count) group(groups, std::false_type());
                     }
-                    if constexpr (ACROSS) spread_part.next(1, 32);
+                    if constexpr (ACROSS) spread_part.next(step, 32);
                     else spread_part.next(spread_held, count, 2048);
+                    if (along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) spread_parts.put(s, spread_part.finish());
                 else spread_parts.put(s, spread_part.finish(spread_held));
@@ -795,7 +910,7 @@ void places_i_run(
                     const int64_t j_ = j_rows[j + l].place;
                     const int64_t at = at_rows[j + l].place;
                     const int16_t least = least_rows[j + l];
-                    const uint8_t most = most_rows[j + l];
+                    const uint8_t most_ = most_rows[j + l];
                     const int64_t deep = deep_rows[j + l];
                     const bool every = every_rows[j + l];
                     const bool some = some_rows[j + l];
@@ -807,7 +922,7 @@ void places_i_run(
                     j_held[j + l] = j_;
                     at_held[j + l] = at;
                     least_held[j + l] = least;
-                    most_held[j + l] = most;
+                    most_held[j + l] = most_;
                     deep_held[j + l] = deep;
                     every_held[j + l] = every;
                     some_held[j + l] = some;
@@ -825,7 +940,7 @@ void places_i_run(
             else *at_row = at_held[0];
             if constexpr (ACROSS) rows.store(6, least, row, width, least_held);
             else *least_row = least_held[0];
-            if constexpr (ACROSS) rows.store(7, most, row, width, most_held);
+            if constexpr (ACROSS) rows.store(7, most_, row, width, most_held);
             else *most_row = most_held[0];
             if constexpr (ACROSS) rows.store(8, deep, row, width, deep_held);
             else *deep_row = deep_held[0];
@@ -865,31 +980,40 @@ void places_first_run(
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<4>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t wide = ACROSS ? rows.span(WIDTH) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
-        const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
+        [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(3);
         [[maybe_unused]] const bool first_dense = !ACROSS && inner.neighbours(0);
         const auto first_combine = [](Found<F> first, Found<F> next) { return better<true>(first, next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
+            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t N = N_given;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const T* x_row = x + (ACROSS ? 0 : rows.offset(3, row));
+            [[maybe_unused]] const T* x_side = ACROSS ? rows.dense(3, x, row, width, padded) : nullptr;
             [[maybe_unused]] int64_t* first_row = first_ + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] int64_t* first_side = ACROSS ? rows.dense(0, first_, row, width, padded) : nullptr;
             Parts<Found<F>, WIDTH> first_parts(segments, width);
             parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 const int64_t N = N_given;
                 Finder<F, ACROSS ? WIDTH : 1, true> first_part(F(INFINITY), ACROSS ? padded : 1);
+                const bool dense = !ACROSS && x_dense;
+                const int64_t most = dense ? LANES : span;
+                typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T x_buffer[LANES];
                     const T* x_tile =
                         x_dense && count == filled ? x_row + i :
+                        x_side ? x_side + inner.offset(3, i) :
+                        along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
                     [[maybe_unused]] const int64_t index_N__at = ACROSS ? inner.offset(1, i) : 0;
                     [[maybe_unused]] const int64_t index_all_at = ACROSS ? inner.offset(2, i) : 0;
@@ -929,6 +1053,7 @@ void places_first_run(
                     if constexpr (!ACROSS) {
                         if (groups < count) group(groups, std::false_type());
                     }
+                    if (along && !dense) place.next(count);
                 }
                 first_parts.put(s, first_part);
             });
@@ -957,14 +1082,14 @@ extern "C" void places_i_f32(
     const int16_t* k, const int64_t* k_stride, const uint8_t* h, const int64_t* h_stride,
     const bool* flag, const int64_t* flag_stride, int64_t* i_, const int64_t* i_stride,
     int64_t* j_, const int64_t* j_stride, int64_t* at, const int64_t* at_stride,
-    int16_t* least, const int64_t* least_stride, uint8_t* most, const int64_t* most_stride,
+    int16_t* least, const int64_t* least_stride, uint8_t* most_, const int64_t* most_stride,
     int64_t* deep, const int64_t* deep_stride, bool* every, const int64_t* every_stride,
     bool* some, const int64_t* some_stride, int64_t* total, const int64_t* total_stride,
     int64_t* times, const int64_t* times_stride, float* product, const int64_t* product_stride,
     float* spread, const int64_t* spread_stride) {
     places_i_run<float>(
     rank, inner_rank, size, x, x_stride, k, k_stride, h, h_stride, flag, flag_stride, i_, i_stride, j_, j_stride, at,
-    at_stride, least, least_stride, most, most_stride, deep, deep_stride, every, every_stride, some, some_stride, total,
+    at_stride, least, least_stride, most_, most_stride, deep, deep_stride, every, every_stride, some, some_stride, total,
     total_stride, times, times_stride, product, product_stride, spread, spread_stride);
 }
 extern "C" void places_i_f16(
@@ -972,14 +1097,14 @@ extern "C" void places_i_f16(
     const int16_t* k, const int64_t* k_stride, const uint8_t* h, const int64_t* h_stride,
     const bool* flag, const int64_t* flag_stride, int64_t* i_, const int64_t* i_stride,
     int64_t* j_, const int64_t* j_stride, int64_t* at, const int64_t* at_stride,
-    int16_t* least, const int64_t* least_stride, uint8_t* most, const int64_t* most_stride,
+    int16_t* least, const int64_t* least_stride, uint8_t* most_, const int64_t* most_stride,
     int64_t* deep, const int64_t* deep_stride, bool* every, const int64_t* every_stride,
     bool* some, const int64_t* some_stride, int64_t* total, const int64_t* total_stride,
     int64_t* times, const int64_t* times_stride, float* product, const int64_t* product_stride,
     float* spread, const int64_t* spread_stride) {
     places_i_run<f16>(
     rank, inner_rank, size, x, x_stride, k, k_stride, h, h_stride, flag, flag_stride, i_, i_stride, j_, j_stride, at,
-    at_stride, least, least_stride, most, most_stride, deep, deep_stride, every, every_stride, some, some_stride, total,
+    at_stride, least, least_stride, most_, most_stride, deep, deep_stride, every, every_stride, some, some_stride, total,
     total_stride, times, times_stride, product, product_stride, spread, spread_stride);
 }
 extern "C" void places_i_bf16(
@@ -987,14 +1112,14 @@ extern "C" void places_i_bf16(
     const int16_t* k, const int64_t* k_stride, const uint8_t* h, const int64_t* h_stride,
     const bool* flag, const int64_t* flag_stride, int64_t* i_, const int64_t* i_stride,
     int64_t* j_, const int64_t* j_stride, int64_t* at, const int64_t* at_stride,
-    int16_t* least, const int64_t* least_stride, uint8_t* most, const int64_t* most_stride,
+    int16_t* least, const int64_t* least_stride, uint8_t* most_, const int64_t* most_stride,
     int64_t* deep, const int64_t* deep_stride, bool* every, const int64_t* every_stride,
     bool* some, const int64_t* some_stride, int64_t* total, const int64_t* total_stride,
     int64_t* times, const int64_t* times_stride, float* product, const int64_t* product_stride,
     float* spread, const int64_t* spread_stride) {
     places_i_run<bf16>(
     rank, inner_rank, size, x, x_stride, k, k_stride, h, h_stride, flag, flag_stride, i_, i_stride, j_, j_stride, at,
-    at_stride, least, least_stride, most, most_stride, deep, deep_stride, every, every_stride, some, some_stride, total,
+    at_stride, least, least_stride, most_, most_stride, deep, deep_stride, every, every_stride, some, some_stride, total,
     total_stride, times, times_stride, product, product_stride, spread, spread_stride);
 }
 extern "C" void places_i_f64(
@@ -1002,14 +1127,14 @@ extern "C" void places_i_f64(
     const int16_t* k, const int64_t* k_stride, const uint8_t* h, const int64_t* h_stride,
     const bool* flag, const int64_t* flag_stride, int64_t* i_, const int64_t* i_stride,
     int64_t* j_, const int64_t* j_stride, int64_t* at, const int64_t* at_stride,
-    int16_t* least, const int64_t* least_stride, uint8_t* most, const int64_t* most_stride,
+    int16_t* least, const int64_t* least_stride, uint8_t* most_, const int64_t* most_stride,
     int64_t* deep, const int64_t* deep_stride, bool* every, const int64_t* every_stride,
     bool* some, const int64_t* some_stride, int64_t* total, const int64_t* total_stride,
     int64_t* times, const int64_t* times_stride, float* product, const int64_t* product_stride,
     float* spread, const int64_t* spread_stride) {
     places_i_run<double>(
     rank, inner_rank, size, x, x_stride, k, k_stride, h, h_stride, flag, flag_stride, i_, i_stride, j_, j_stride, at,
-    at_stride, least, least_stride, most, most_stride, deep, deep_stride, every, every_stride, some, some_stride, total,
+    at_stride, least, least_stride, most_, most_stride, deep, deep_stride, every, every_stride, some, some_stride, total,
     total_stride, times, times_stride, product, product_stride, spread, spread_stride);
 }
 extern "C" void places_first_f32(

@@ -250,13 +250,53 @@ template <int K> struct Loop {
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
     // Whether an operand's elements lie side by side.
-    bool neighbours(int k) const { return rank == 1 && stride[k][0] == 1; }
+    bool neighbours(int k) const {
+        int64_t n = 1;
+        for (int d = rank - 1; d >= 0; n *= size[d--])
+            if (stride[k][d] != n) return false;
+        return rank > 0;
+    }
     // How many elements to take at once: as many as lie together, where those are whole groups.
     int64_t span(int64_t most) const {
         int64_t span = most;
         while (rank > 1 && span >= 64 && size[rank - 1] % span != 0) span /= 2;
         return span >= 64 ? span : most;
     }
+    // Whether what is taken at once lies in one run of every operand.
+    bool spans(int64_t span) const { return rank > 1 && size[rank - 1] % span == 0; }
+    // Where the runs of all operands go on, from one to the next.
+    struct Place {
+        const Loop& loop;
+        int64_t at[64], offset[K] = {};
+
+        Place(const Loop& of, int64_t i) : loop(of) {
+            for (int d = loop.rank - 1; d >= 0; d--) {
+                at[d] = i > 0 ? i % loop.size[d] : 0;  // which may have no elements
+                i = i > 0 ? i / loop.size[d] : 0;
+                for (int k = 0; k < K; k++) offset[k] += at[d] * loop.stride[k][d];
+            }
+        }
+        void next(int64_t count) {
+            int d = loop.rank - 1;
+            at[d] += count;
+            for (int k = 0; k < K; k++) offset[k] += count * loop.stride[k][d];
+            for (; d > 0 && at[d] == loop.size[d]; d--) {
+                for (int k = 0; k < K; k++) offset[k] += loop.stride[k][d - 1] - loop.size[d] * loop.stride[k][d];
+                at[d] = 0;
+                at[d - 1]++;
+            }
+        }
+    };
+    // Elements of one run that begins at a place: there where they are neighbours, else copied.
+    template <typename T> const T* tile(int k, const T* from, int64_t n, T* buffer) const {
+        const int64_t step = stride[k][rank - 1];
+        if (step == 1) return from;
+        const T value = *from;
+        if (step == 0) for (int64_t j = 0; j < n; j++) buffer[j] = value;
+        else for (int64_t j = 0; j < n; j++) buffer[j] = from[j * step];
+        return buffer;
+    }
+    template <typename T> T* tile(int k, T* from) const { return stride[k][rank - 1] == 1 ? from : nullptr; }
     // Where a whole tile is dense in memory, its place there; else null.
     template <typename T> [[gnu::noinline]] T* dense(int k, T* base, int64_t begin, int64_t n, int64_t to = TILE) const {
         if (n < to) return nullptr;
@@ -397,9 +437,11 @@ void softmax_run(
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         constexpr int64_t SHORT = 4 * TILE;  // elements up to which these values lie on the stack
         const Loop<2>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t wide = ACROSS ? rows.span(WIDTH) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
-        const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
+        [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(1);
         [[maybe_unused]] const bool y_dense = !ACROSS && inner.neighbours(0);
         // A long row keeps e where its result will be, if no operand lies there.
@@ -408,10 +450,12 @@ void softmax_run(
         const auto max_N_combine = [](F first, F next) { return F(maximum(next, first)); };
         const auto sum_N_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
+            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const T* x_row = x + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] const T* x_side = ACROSS ? rows.dense(1, x, row, width, padded) : nullptr;
             [[maybe_unused]] T* y_row = y + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] T* y_side = ACROSS ? rows.dense(0, y, row, width, padded) : nullptr;
             if constexpr (!ONCE) {
                 Parts<F, WIDTH> max_N_parts(segments, width);
                 parallel(apart, segments, [&](int64_t s) {
@@ -419,18 +463,25 @@ void softmax_run(
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(max_N_combine)> max_N_part(F(-INFINITY), padded, max_N_combine);
                     [[maybe_unused]] F max_N_held[GROUP];  // in registers, along one row
                     if constexpr (!ACROSS) std::fill_n(max_N_held, GROUP, F(-INFINITY));
+                    const bool dense = !ACROSS && x_dense;
+                    const int64_t most = dense ? LANES : span;
+                    // Lanes stay in registers for a round of elements.
+                    const bool sided = ACROSS && width <= int64_t(64 * sizeof(T)) && x_side;
+                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
-                        step = ACROSS ? 1 : count;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
                             x_dense && count == filled ? x_row + i :
+                            x_side ? x_side + inner.offset(1, i) :
+                            along ? inner.tile(1, x_row + place.offset[1], count, x_buffer) :
                             lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
-                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                        F* max_N_now = max_N_held;
+                        const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                            F* max_N_now = ACROSS ? max_N_part.now + j : max_N_held;
                             [[maybe_unused]] F max_N_given[GROUP];
 #pragma omp simd
                             for (int l = 0; l < GROUP; l++) {
@@ -444,12 +495,34 @@ void softmax_run(
                             }
                         };
                         const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
+                            constexpr int64_t MANY = decltype(many)::value;
+                            F max_N_lanes[MANY];
+                            std::copy_n(max_N_part.now + j, MANY, max_N_lanes);
+                            for (int64_t r = 0; r < step; r++) {
+                                x_tile = x_side + inner.offset(1, i + r);
+                                for (int64_t g = 0; g < MANY; g += GROUP) {
+                                    max_N_now = max_N_lanes + g;
+                                    group(j + g, std::true_type());
+                                }
+                            }
+                            std::copy_n(max_N_lanes, MANY, max_N_part.now + j);
+                        };
+                        int64_t j = 0;
+                        if constexpr (ACROSS) {
+                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
+                            for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        }
+                        for (; j < groups; j += GROUP) {
+                            max_N_now = ACROSS ? max_N_part.now + j : max_N_held;
+                            group(j, std::true_type());
+                        }
                         if constexpr (!ACROSS) {
                             if (groups < count) group(groups, std::false_type());
                         }
-                        if constexpr (ACROSS) max_N_part.next(1, 32);
+                        if constexpr (ACROSS) max_N_part.next(step, 32);
                         else max_N_part.next(max_N_held, count, 2048);
+                        if (along && !dense) place.next(count);
                     }
                     if constexpr (ACROSS) max_N_parts.put(s, max_N_part.finish());
                     else max_N_parts.put(s, max_N_part.finish(max_N_held));
@@ -465,23 +538,32 @@ void softmax_run(
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(F(0), padded, sum_N_combine);
                     [[maybe_unused]] F sum_N_held[GROUP];  // in registers, along one row
                     if constexpr (!ACROSS) std::fill_n(sum_N_held, GROUP, F(0));
+                    const bool dense = !ACROSS && x_dense;
+                    const int64_t most = dense ? LANES : span;
+                    // Lanes stay in registers for a round of elements.
+                    const bool sided = ACROSS && width <= int64_t(64 * sizeof(T)) && x_side;
+                    const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                    const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[1][inner.rank - 1] == 1));
+                    const T* const x_ahead = x_asks ? x + rows.offset(1, row + 1) : nullptr;
+                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
-                        step = ACROSS ? 1 : count;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
                             x_dense && count == filled ? x_row + i :
+                            x_side ? x_side + inner.offset(1, i) :
+                            along ? inner.tile(1, x_row + place.offset[1], count, x_buffer) :
                             lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
-                        const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                        const T* x_next = asks ? x + rows.offset(1, row + 1) + i : x;
-                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                        const T* x_next = x_ahead + (along && !dense ? place.offset[1] : i);
+                        F* sum_N_now = sum_N_held;
+                        const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                            for (int l = 0; asks && l < GROUP; l += 16) {
-                                if (n <= NEAR) __builtin_prefetch(x_next + j + l);
+                            for (int l = 0; l < GROUP; l += 16) {
+                                if (x_ahead) __builtin_prefetch(x_next + j + l);
                             }
-                            F* sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                             [[maybe_unused]] F sum_N_given[GROUP];
 #pragma omp simd
                             for (int l = 0; l < GROUP; l++) {
@@ -499,12 +581,34 @@ void softmax_run(
                             }
                         };
                         const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
+                            constexpr int64_t MANY = decltype(many)::value;
+                            F sum_N_lanes[MANY];
+                            std::copy_n(sum_N_part.now + j, MANY, sum_N_lanes);
+                            for (int64_t r = 0; r < step; r++) {
+                                x_tile = x_side + inner.offset(1, i + r);
+                                for (int64_t g = 0; g < MANY; g += GROUP) {
+                                    sum_N_now = sum_N_lanes + g;
+                                    group(j + g, std::true_type());
+                                }
+                            }
+                            std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
+                        };
+                        int64_t j = 0;
+                        if constexpr (ACROSS) {
+                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
+                            for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        }
+                        for (; j < groups; j += GROUP) {
+                            sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
+                            group(j, std::true_type());
+                        }
                         if constexpr (!ACROSS) {
                             if (groups < count) group(groups, std::false_type());
                         }
-                        if constexpr (ACROSS) sum_N_part.next(1, 32);
+                        if constexpr (ACROSS) sum_N_part.next(step, 32);
                         else sum_N_part.next(sum_N_held, count, 2048);
+                        if (along && !dense) place.next(count);
                     }
                     if constexpr (ACROSS) sum_N_parts.put(s, sum_N_part.finish());
                     else sum_N_parts.put(s, sum_N_part.finish(sum_N_held));
@@ -515,29 +619,40 @@ void softmax_run(
                     [[maybe_unused]] const F max_N_now_row = max_N_rows[0];
                     [[maybe_unused]] const F sum_N_now_row = sum_N_rows[0];
                     [[maybe_unused]] F* const e_line = e_there ? reinterpret_cast<F*>(y_row) : n > SHORT ? e_long.get() : e_short;
+                    const bool dense = !ACROSS && x_dense && y_dense;
+                    const int64_t most = dense ? LANES : span;
+                    const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                    const bool x_asks = asks && n > NEAR && (x_dense || (along && inner.stride[1][inner.rank - 1] == 1));
+                    const T* const x_ahead = x_asks ? x + rows.offset(1, row + 1) : nullptr;
+                    const bool y_asks = asks && n <= NEAR && (y_dense || (along && inner.stride[0][inner.rank - 1] == 1));
+                    const T* const y_ahead = y_asks ? y + rows.offset(0, row + 1) : nullptr;
+                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
                             x_dense && count == filled ? x_row + i :
+                            x_side ? x_side + inner.offset(1, i) :
+                            along ? inner.tile(1, x_row + place.offset[1], count, x_buffer) :
                             lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
                         T y_buffer[LANES];
                         T* y_from = ACROSS ? y + inner.offset(0, i) : y_row;
                         T* y_place =
                             y_dense && count == filled ? y_row + i :
+                            y_side ? y_side + inner.offset(0, i) :
+                            along ? inner.tile(0, y_row + place.offset[0]) :
                             lanes.dense(0, y_from, first, count, filled);
                         T* y_tile = y_place ? y_place : y_buffer;
-                        const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                        const T* x_next = asks ? x + rows.offset(1, row + 1) + i : x;
-                        const T* y_next = asks ? y + rows.offset(0, row + 1) + i : y;
+                        const T* x_next = x_ahead + (along && !dense ? place.offset[1] : i);
+                        const T* y_next = y_ahead + (along && !dense ? place.offset[0] : i);
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                            for (int l = 0; asks && l < GROUP; l += 16) {
-                                if (n > NEAR) __builtin_prefetch(x_next + j + l);
-                                if (n <= NEAR) __builtin_prefetch(y_next + j + l, 1);
+                            for (int l = 0; l < GROUP; l += 16) {
+                                if (x_ahead) __builtin_prefetch(x_next + j + l);
+                                if (y_ahead) __builtin_prefetch(y_next + j + l, 1);
                             }
 #pragma omp simd
                             for (int l = 0; l < GROUP; l++) {
@@ -557,6 +672,7 @@ void softmax_run(
                             if (groups < count) group(groups, std::false_type());
                         }
                         if (!y_place) lanes.store(0, y_from, first, count, y_buffer);
+                        if (along && !dense) place.next(count);
                     }
                 });
             } else {
@@ -578,14 +694,19 @@ void softmax_run(
                 parallel(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<max_N_partial, 1, decltype(max_N_join)> max_N_part({}, 1, max_N_join);
+                    const bool dense = !ACROSS && x_dense;
+                    const int64_t most = dense ? LANES : span;
+                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
                             x_dense && count == filled ? x_row + i :
+                            x_side ? x_side + inner.offset(1, i) :
+                            along ? inner.tile(1, x_row + place.offset[1], count, x_buffer) :
                             lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
                         F max_N_held[GROUP];
                         std::fill_n(max_N_held, GROUP, F(-INFINITY));
@@ -627,6 +748,7 @@ void softmax_run(
                         const F expsum_N_top = folded<GROUP>(expsum_N_held, expsum_N_combine);
                         max_N_part.now[0] = max_N_join(max_N_part.now[0], {max_N_top, expsum_N_top});
                         max_N_part.next(count, 2048);
+                        if (along && !dense) place.next(count);
                     }
                     max_N_parts.put(s, max_N_part.finish());
                 });
@@ -644,19 +766,26 @@ void softmax_run(
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F max_N_now_row = max_N_rows[0].max_N;
                     [[maybe_unused]] const F mul_row_now_row = mul_row_rows[0];
+                    const bool dense = !ACROSS && x_dense && y_dense;
+                    const int64_t most = dense ? LANES : span;
+                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
                             x_dense && count == filled ? x_row + i :
+                            x_side ? x_side + inner.offset(1, i) :
+                            along ? inner.tile(1, x_row + place.offset[1], count, x_buffer) :
                             lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
                         T y_buffer[LANES];
                         T* y_from = ACROSS ? y + inner.offset(0, i) : y_row;
                         T* y_place =
                             y_dense && count == filled ? y_row + i :
+                            y_side ? y_side + inner.offset(0, i) :
+                            along ? inner.tile(0, y_row + place.offset[0]) :
                             lanes.dense(0, y_from, first, count, filled);
                         T* y_tile = y_place ? y_place : y_buffer;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
@@ -679,6 +808,7 @@ void softmax_run(
                             if (groups < count) group(groups, std::false_type());
                         }
                         if (!y_place) lanes.store(0, y_from, first, count, y_buffer);
+                        if (along && !dense) place.next(count);
                     }
                 });
             }

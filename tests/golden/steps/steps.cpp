@@ -167,13 +167,53 @@ template <int K> struct Loop {
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
     // Whether an operand's elements lie side by side.
-    bool neighbours(int k) const { return rank == 1 && stride[k][0] == 1; }
+    bool neighbours(int k) const {
+        int64_t n = 1;
+        for (int d = rank - 1; d >= 0; n *= size[d--])
+            if (stride[k][d] != n) return false;
+        return rank > 0;
+    }
     // How many elements to take at once: as many as lie together, where those are whole groups.
     int64_t span(int64_t most) const {
         int64_t span = most;
         while (rank > 1 && span >= 64 && size[rank - 1] % span != 0) span /= 2;
         return span >= 64 ? span : most;
     }
+    // Whether what is taken at once lies in one run of every operand.
+    bool spans(int64_t span) const { return rank > 1 && size[rank - 1] % span == 0; }
+    // Where the runs of all operands go on, from one to the next.
+    struct Place {
+        const Loop& loop;
+        int64_t at[64], offset[K] = {};
+
+        Place(const Loop& of, int64_t i) : loop(of) {
+            for (int d = loop.rank - 1; d >= 0; d--) {
+                at[d] = i > 0 ? i % loop.size[d] : 0;  // which may have no elements
+                i = i > 0 ? i / loop.size[d] : 0;
+                for (int k = 0; k < K; k++) offset[k] += at[d] * loop.stride[k][d];
+            }
+        }
+        void next(int64_t count) {
+            int d = loop.rank - 1;
+            at[d] += count;
+            for (int k = 0; k < K; k++) offset[k] += count * loop.stride[k][d];
+            for (; d > 0 && at[d] == loop.size[d]; d--) {
+                for (int k = 0; k < K; k++) offset[k] += loop.stride[k][d - 1] - loop.size[d] * loop.stride[k][d];
+                at[d] = 0;
+                at[d - 1]++;
+            }
+        }
+    };
+    // Elements of one run that begins at a place: there where they are neighbours, else copied.
+    template <typename T> const T* tile(int k, const T* from, int64_t n, T* buffer) const {
+        const int64_t step = stride[k][rank - 1];
+        if (step == 1) return from;
+        const T value = *from;
+        if (step == 0) for (int64_t j = 0; j < n; j++) buffer[j] = value;
+        else for (int64_t j = 0; j < n; j++) buffer[j] = from[j * step];
+        return buffer;
+    }
+    template <typename T> T* tile(int k, T* from) const { return stride[k][rank - 1] == 1 ? from : nullptr; }
     // Where a whole tile is dense in memory, its place there; else null.
     template <typename T> [[gnu::noinline]] T* dense(int k, T* base, int64_t begin, int64_t n, int64_t to = TILE) const {
         if (n < to) return nullptr;
@@ -308,7 +348,7 @@ template <typename T, int64_t W> struct Parts {
 
 template <typename T, typename U>
 void steps_run(
-    int rank, int inner_rank, const int64_t* size, T* p, const int64_t* p_stride, const U* g, const int64_t* g_stride,
+    int rank, int inner_rank, const int64_t* size, T* p, const int64_t* p_stride, const U* g_, const int64_t* g_stride,
     float* s_, const int64_t* s_stride, compute<T>* seen, const int64_t* seen_stride, U* n_, const int64_t* n_stride,
     compute<U> N_given, float lr_given, T lr_f32_given, compute<T> decay_given, f16 decay_f16_given) {
     using F = compute<T>;
@@ -327,9 +367,11 @@ void steps_run(
         constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<7>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t wide = ACROSS ? rows.span(WIDTH) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
-        const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
+        [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool p_dense = !ACROSS && inner.neighbours(6);
         [[maybe_unused]] const bool g_dense = !ACROSS && inner.neighbours(0);
         [[maybe_unused]] const bool s_dense = !ACROSS && inner.neighbours(1);
@@ -337,7 +379,7 @@ void steps_run(
         [[maybe_unused]] const bool n_dense = !ACROSS && inner.neighbours(3);
         const auto sum_N_combine = [](G first, G next) { return G(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
+            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const G N = N_given;
             [[maybe_unused]] const float lr = lr_given;
             [[maybe_unused]] const T lr_f32 = lr_f32_given;
@@ -345,10 +387,15 @@ void steps_run(
             [[maybe_unused]] const f16 decay_f16 = decay_f16_given;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] T* p_row = p + (ACROSS ? 0 : rows.offset(6, row));
-            [[maybe_unused]] const U* g_row = g + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] T* p_side = ACROSS ? rows.dense(6, p, row, width, padded) : nullptr;
+            [[maybe_unused]] const U* g_row = g_ + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] const U* g_side = ACROSS ? rows.dense(0, g_, row, width, padded) : nullptr;
             [[maybe_unused]] float* s_row = s_ + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] float* s_side = ACROSS ? rows.dense(1, s_, row, width, padded) : nullptr;
             [[maybe_unused]] F* seen_row = seen + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] F* seen_side = ACROSS ? rows.dense(2, seen, row, width, padded) : nullptr;
             [[maybe_unused]] U* n_row = n_ + (ACROSS ? 0 : rows.offset(3, row));
+            [[maybe_unused]] U* n_side = ACROSS ? rows.dense(3, n_, row, width, padded) : nullptr;
             float s_held[WIDTH];
             const float* s_here = ACROSS ? rows.load(1, s_, row, width, s_held, padded) : s_row;
             F seen_held[WIDTH];
@@ -381,29 +428,38 @@ void steps_run(
                 Pairwise<G, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(G(0), padded, sum_N_combine);
                 [[maybe_unused]] G sum_N_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(sum_N_held, GROUP, G(0));
+                const bool dense = !ACROSS && g_dense;
+                const int64_t most = dense ? LANES : span;
+                // Lanes stay in registers for a round of elements.
+                const bool sided = ACROSS && width <= int64_t(64 * sizeof(U)) && g_side;
+                const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                const bool g_asks = asks && n <= NEAR && (g_dense || (along && inner.stride[0][inner.rank - 1] == 1));
+                const U* const g_ahead = g_asks ? g_ + rows.offset(0, row + 1) : nullptr;
+                typename Loop<7>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
-                    step = ACROSS ? 1 : count;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     U g_buffer[LANES];
                     const U* g_tile =
                         g_dense && count == filled ? g_row + i :
-                        lanes.load(0, ACROSS ? g + inner.offset(0, i) : g_row, first, count, g_buffer, filled);
-                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                    const U* g_next = asks ? g + rows.offset(0, row + 1) + i : g;
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                        g_side ? g_side + inner.offset(0, i) :
+                        along ? inner.tile(0, g_row + place.offset[0], count, g_buffer) :
+                        lanes.load(0, ACROSS ? g_ + inner.offset(0, i) : g_row, first, count, g_buffer, filled);
+                    const U* g_next = g_ahead + (along && !dense ? place.offset[0] : i);
+                    G* sum_N_now = sum_N_held;
+                    const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; asks && l < GROUP; l += 16) {
-                            if (n <= NEAR) __builtin_prefetch(g_next + j + l);
+                        for (int l = 0; l < GROUP; l += 16) {
+                            if (g_ahead) __builtin_prefetch(g_next + j + l);
                         }
-                        G* sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                         [[maybe_unused]] G sum_N_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
-                            const G g = G(g_tile[j + l]);
-                            if constexpr (decltype(whole)::value) sum_N_now[l] = sum_N_combine(sum_N_now[l], G(g * g));
-                            else sum_N_given[l] = G(g * g);
+                            const G g_ = G(g_tile[j + l]);
+                            if constexpr (decltype(whole)::value) sum_N_now[l] = sum_N_combine(sum_N_now[l], G(g_ * g_));
+                            else sum_N_given[l] = G(g_ * g_);
                         }
                         if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
                             for (int l = 0; l < GROUP; l++)
@@ -411,12 +467,34 @@ void steps_run(
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                    [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
+                        constexpr int64_t MANY = decltype(many)::value;
+                        G sum_N_lanes[MANY];
+                        std::copy_n(sum_N_part.now + j, MANY, sum_N_lanes);
+                        for (int64_t r = 0; r < step; r++) {
+                            g_tile = g_side + inner.offset(0, i + r);
+                            for (int64_t g = 0; g < MANY; g += GROUP) {
+                                sum_N_now = sum_N_lanes + g;
+                                group(j + g, std::true_type());
+                            }
+                        }
+                        std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
+                    };
+                    int64_t j = 0;
+                    if constexpr (ACROSS) {
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
+                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                    }
+                    for (; j < groups; j += GROUP) {
+                        sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
+                        group(j, std::true_type());
+                    }
                     if constexpr (!ACROSS) {
                         if (groups < count) group(groups, std::false_type());
                     }
-                    if constexpr (ACROSS) sum_N_part.next(1, 32);
+                    if constexpr (ACROSS) sum_N_part.next(step, 32);
                     else sum_N_part.next(sum_N_held, count, 2048);
+                    if (along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) sum_N_parts.put(s, sum_N_part.finish());
                 else sum_N_parts.put(s, sum_N_part.finish(sum_N_held));
@@ -461,19 +539,31 @@ void steps_run(
                 [[maybe_unused]] const G cast_row__now_row = cast_row__rows[0];
                 [[maybe_unused]] const G norm_now_row = norm_rows[0];
                 [[maybe_unused]] const H cast_row_4_now_row = cast_row_4_rows[0];
+                const bool dense = !ACROSS && p_dense && g_dense && p_dense;
+                const int64_t most = dense ? LANES : span;
+                const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                const bool p_asks = asks && n <= NEAR && (p_dense || (along && inner.stride[6][inner.rank - 1] == 1));
+                const T* const p_ahead = p_asks ? p + rows.offset(6, row + 1) : nullptr;
+                const bool g_asks = asks && n > NEAR && (g_dense || (along && inner.stride[0][inner.rank - 1] == 1));
+                const U* const g_ahead = g_asks ? g_ + rows.offset(0, row + 1) : nullptr;
+                typename Loop<7>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T p_buffer[LANES];
                     const T* p_tile =
                         p_dense && count == filled ? p_row + i :
+                        p_side ? p_side + inner.offset(6, i) :
+                        along ? inner.tile(6, p_row + place.offset[6], count, p_buffer) :
                         lanes.load(6, ACROSS ? p + inner.offset(6, i) : p_row, first, count, p_buffer, filled);
                     U g_buffer[LANES];
                     const U* g_tile =
                         g_dense && count == filled ? g_row + i :
-                        lanes.load(0, ACROSS ? g + inner.offset(0, i) : g_row, first, count, g_buffer, filled);
+                        g_side ? g_side + inner.offset(0, i) :
+                        along ? inner.tile(0, g_row + place.offset[0], count, g_buffer) :
+                        lanes.load(0, ACROSS ? g_ + inner.offset(0, i) : g_row, first, count, g_buffer, filled);
                     [[maybe_unused]] const int64_t index_N_at = ACROSS ? inner.offset(4, i) : 0;
                     [[maybe_unused]] int64_t index_N_tile[LANES];
                     if (!ACROSS) lanes.positions(4, first, count, index_N_tile, filled);
@@ -481,28 +571,29 @@ void steps_run(
                     T* p_next_from = ACROSS ? p + inner.offset(6, i) : p_row;
                     T* p_next_place =
                         p_dense && count == filled ? p_row + i :
+                        p_side ? p_side + inner.offset(6, i) :
+                        along ? inner.tile(6, p_row + place.offset[6]) :
                         lanes.dense(6, p_next_from, first, count, filled);
                     T* p_next_tile = p_next_place ? p_next_place : p_next_buffer;
-                    const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                    const T* p_next = asks ? p + rows.offset(6, row + 1) + i : p;
-                    const U* g_next = asks ? g + rows.offset(0, row + 1) + i : g;
+                    const T* p_next = p_ahead + (along && !dense ? place.offset[6] : i);
+                    const U* g_next = g_ahead + (along && !dense ? place.offset[0] : i);
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; asks && l < GROUP; l += 16) {
-                            if (n <= NEAR) __builtin_prefetch(p_next + j + l, 1);
-                            if (n > NEAR) __builtin_prefetch(g_next + j + l);
+                        for (int l = 0; l < GROUP; l += 16) {
+                            if (p_ahead) __builtin_prefetch(p_next + j + l, 1);
+                            if (g_ahead) __builtin_prefetch(g_next + j + l);
                         }
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
                             const F p = F(p_tile[j + l]);
-                            const G g = G(g_tile[j + l]);
+                            const G g_ = G(g_tile[j + l]);
                             const int64_t index_N = ACROSS ? index_N_at : index_N_tile[j + l];
                             const F sub_row = ACROSS ? sub_row_rows[j + l] : sub_row_now_row;
                             const G cast_row_ = ACROSS ? cast_row__rows[j + l] : cast_row__now_row;
                             const G norm = ACROSS ? norm_rows[j + l] : norm_now_row;
                             const H cast_row_4 = ACROSS ? cast_row_4_rows[j + l] : cast_row_4_now_row;
                             // p' = p * (1 - T(lr) * decay) - step * g / norm * (index[N] + 1) - index[M] * norm
-                            const H p_next = H(p * sub_row) - H(cast_row_ * g / norm * G(index_N + int64_t(1))) - cast_row_4;
+                            const H p_next = H(p * sub_row) - H(cast_row_ * g_ / norm * G(index_N + int64_t(1))) - cast_row_4;
                             p_next_tile[j + l] = p_next;
                         }
                     };
@@ -512,6 +603,7 @@ void steps_run(
                         if (groups < count) group(groups, std::false_type());
                     }
                     if (!p_next_place) lanes.store(6, p_next_from, first, count, p_next_buffer);
+                    if (along && !dense) place.next(count);
                 }
             });
         });
@@ -525,193 +617,193 @@ void steps_run(
 
 extern "C" void steps_f32_f32(
     int rank, int inner_rank, const int64_t* size, float* p, const int64_t* p_stride,
-    const float* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    const float* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
     float* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = float;
     using T = float;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<float, float>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f32_f16(
     int rank, int inner_rank, const int64_t* size, float* p, const int64_t* p_stride,
-    const f16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    const f16* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
     f16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = f16;
     using T = float;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<float, f16>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f32_bf16(
     int rank, int inner_rank, const int64_t* size, float* p, const int64_t* p_stride,
-    const bf16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    const bf16* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
     bf16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = bf16;
     using T = float;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<float, bf16>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f32_f64(
     int rank, int inner_rank, const int64_t* size, float* p, const int64_t* p_stride,
-    const double* g, const int64_t* g_stride, float* s_, const int64_t* s_stride,
+    const double* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride,
     float* seen, const int64_t* seen_stride, double* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = double;
     using T = float;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<float, double>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f16_f32(
     int rank, int inner_rank, const int64_t* size, f16* p, const int64_t* p_stride,
-    const float* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    const float* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
     float* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = float;
     using T = f16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<f16, float>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f16_f16(
     int rank, int inner_rank, const int64_t* size, f16* p, const int64_t* p_stride,
-    const f16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    const f16* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
     f16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = f16;
     using T = f16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<f16, f16>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f16_bf16(
     int rank, int inner_rank, const int64_t* size, f16* p, const int64_t* p_stride,
-    const bf16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    const bf16* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
     bf16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = bf16;
     using T = f16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<f16, bf16>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f16_f64(
     int rank, int inner_rank, const int64_t* size, f16* p, const int64_t* p_stride,
-    const double* g, const int64_t* g_stride, float* s_, const int64_t* s_stride,
+    const double* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride,
     float* seen, const int64_t* seen_stride, double* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = double;
     using T = f16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<f16, double>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_bf16_f32(
     int rank, int inner_rank, const int64_t* size, bf16* p, const int64_t* p_stride,
-    const float* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    const float* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
     float* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = float;
     using T = bf16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<bf16, float>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_bf16_f16(
     int rank, int inner_rank, const int64_t* size, bf16* p, const int64_t* p_stride,
-    const f16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    const f16* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
     f16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = f16;
     using T = bf16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<bf16, f16>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_bf16_bf16(
     int rank, int inner_rank, const int64_t* size, bf16* p, const int64_t* p_stride,
-    const bf16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    const bf16* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
     bf16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = bf16;
     using T = bf16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<bf16, bf16>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_bf16_f64(
     int rank, int inner_rank, const int64_t* size, bf16* p, const int64_t* p_stride,
-    const double* g, const int64_t* g_stride, float* s_, const int64_t* s_stride,
+    const double* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride,
     float* seen, const int64_t* seen_stride, double* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = double;
     using T = bf16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<bf16, double>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f64_f32(
     int rank, int inner_rank, const int64_t* size, double* p, const int64_t* p_stride,
-    const float* g, const int64_t* g_stride, float* s_, const int64_t* s_stride,
+    const float* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride,
     double* seen, const int64_t* seen_stride, float* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = float;
     using T = double;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<double, float>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f64_f16(
     int rank, int inner_rank, const int64_t* size, double* p, const int64_t* p_stride,
-    const f16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, double* seen, const int64_t* seen_stride,
+    const f16* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, double* seen, const int64_t* seen_stride,
     f16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = f16;
     using T = double;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<double, f16>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f64_bf16(
     int rank, int inner_rank, const int64_t* size, double* p, const int64_t* p_stride,
-    const bf16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, double* seen, const int64_t* seen_stride,
+    const bf16* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, double* seen, const int64_t* seen_stride,
     bf16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = bf16;
     using T = double;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<double, bf16>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f64_f64(
     int rank, int inner_rank, const int64_t* size, double* p, const int64_t* p_stride,
-    const double* g, const int64_t* g_stride, float* s_, const int64_t* s_stride,
+    const double* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride,
     double* seen, const int64_t* seen_stride, double* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = double;
     using T = double;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<double, double>(
-    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }

@@ -118,13 +118,53 @@ template <int K> struct Loop {
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
     // Whether an operand's elements lie side by side.
-    bool neighbours(int k) const { return rank == 1 && stride[k][0] == 1; }
+    bool neighbours(int k) const {
+        int64_t n = 1;
+        for (int d = rank - 1; d >= 0; n *= size[d--])
+            if (stride[k][d] != n) return false;
+        return rank > 0;
+    }
     // How many elements to take at once: as many as lie together, where those are whole groups.
     int64_t span(int64_t most) const {
         int64_t span = most;
         while (rank > 1 && span >= 64 && size[rank - 1] % span != 0) span /= 2;
         return span >= 64 ? span : most;
     }
+    // Whether what is taken at once lies in one run of every operand.
+    bool spans(int64_t span) const { return rank > 1 && size[rank - 1] % span == 0; }
+    // Where the runs of all operands go on, from one to the next.
+    struct Place {
+        const Loop& loop;
+        int64_t at[64], offset[K] = {};
+
+        Place(const Loop& of, int64_t i) : loop(of) {
+            for (int d = loop.rank - 1; d >= 0; d--) {
+                at[d] = i > 0 ? i % loop.size[d] : 0;  // which may have no elements
+                i = i > 0 ? i / loop.size[d] : 0;
+                for (int k = 0; k < K; k++) offset[k] += at[d] * loop.stride[k][d];
+            }
+        }
+        void next(int64_t count) {
+            int d = loop.rank - 1;
+            at[d] += count;
+            for (int k = 0; k < K; k++) offset[k] += count * loop.stride[k][d];
+            for (; d > 0 && at[d] == loop.size[d]; d--) {
+                for (int k = 0; k < K; k++) offset[k] += loop.stride[k][d - 1] - loop.size[d] * loop.stride[k][d];
+                at[d] = 0;
+                at[d - 1]++;
+            }
+        }
+    };
+    // Elements of one run that begins at a place: there where they are neighbours, else copied.
+    template <typename T> const T* tile(int k, const T* from, int64_t n, T* buffer) const {
+        const int64_t step = stride[k][rank - 1];
+        if (step == 1) return from;
+        const T value = *from;
+        if (step == 0) for (int64_t j = 0; j < n; j++) buffer[j] = value;
+        else for (int64_t j = 0; j < n; j++) buffer[j] = from[j * step];
+        return buffer;
+    }
+    template <typename T> T* tile(int k, T* from) const { return stride[k][rank - 1] == 1 ? from : nullptr; }
     // Where a whole tile is dense in memory, its place there; else null.
     template <typename T> [[gnu::noinline]] T* dense(int k, T* base, int64_t begin, int64_t n, int64_t to = TILE) const {
         if (n < to) return nullptr;
@@ -264,9 +304,11 @@ void whiten_y_run(
         constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<6>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t wide = ACROSS ? rows.span(WIDTH) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
-        const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
+        [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(5);
         [[maybe_unused]] const bool run_dense = !ACROSS && inner.neighbours(0);
         [[maybe_unused]] const bool scale_dense = !ACROSS && inner.neighbours(1);
@@ -276,18 +318,24 @@ void whiten_y_run(
         const auto sum_B_S_combine = [](float first, float next) { return float(first + next); };
         const auto sum_B_S__combine = [](float first, float next) { return float(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
+            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const float s0 = s0_given;
             [[maybe_unused]] const float eps = eps_given;
             [[maybe_unused]] const float s1 = s1_given;
             [[maybe_unused]] const float rate = rate_given;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const float* x_row = x + (ACROSS ? 0 : rows.offset(5, row));
+            [[maybe_unused]] const float* x_side = ACROSS ? rows.dense(5, x, row, width, padded) : nullptr;
             [[maybe_unused]] float* run_row = run_ + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] float* run_side = ACROSS ? rows.dense(0, run_, row, width, padded) : nullptr;
             [[maybe_unused]] const float* scale_row = scale + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] const float* scale_side = ACROSS ? rows.dense(1, scale, row, width, padded) : nullptr;
             [[maybe_unused]] float* mu_kept_row = mu_kept + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] float* mu_kept_side = ACROSS ? rows.dense(2, mu_kept, row, width, padded) : nullptr;
             [[maybe_unused]] float* inv_kept_row = inv_kept + (ACROSS ? 0 : rows.offset(3, row));
+            [[maybe_unused]] float* inv_kept_side = ACROSS ? rows.dense(3, inv_kept, row, width, padded) : nullptr;
             [[maybe_unused]] float* y_row = y + (ACROSS ? 0 : rows.offset(4, row));
+            [[maybe_unused]] float* y_side = ACROSS ? rows.dense(4, y, row, width, padded) : nullptr;
             if constexpr (!ONCE) {
                 float run_held[WIDTH];
                 const float* run_here = ACROSS ? rows.load(0, run_, row, width, run_held, padded) : run_row;
@@ -310,18 +358,25 @@ void whiten_y_run(
                     Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_B_S_combine)> sum_B_S_part(0.0f, padded, sum_B_S_combine);
                     [[maybe_unused]] float sum_B_S_held[GROUP];  // in registers, along one row
                     if constexpr (!ACROSS) std::fill_n(sum_B_S_held, GROUP, 0.0f);
+                    const bool dense = !ACROSS && x_dense;
+                    const int64_t most = dense ? LANES : span;
+                    // Lanes stay in registers for a round of elements.
+                    const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && x_side;
+                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
-                        step = ACROSS ? 1 : count;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         float x_buffer[LANES];
                         const float* x_tile =
                             x_dense && count == filled ? x_row + i :
+                            x_side ? x_side + inner.offset(5, i) :
+                            along ? inner.tile(5, x_row + place.offset[5], count, x_buffer) :
                             lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
-                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                        float* sum_B_S_now = sum_B_S_held;
+                        const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                            float* sum_B_S_now = ACROSS ? sum_B_S_part.now + j : sum_B_S_held;
                             [[maybe_unused]] float sum_B_S_given[GROUP];
 #pragma omp simd
                             for (int l = 0; l < GROUP; l++) {
@@ -335,12 +390,34 @@ void whiten_y_run(
                             }
                         };
                         const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
+                            constexpr int64_t MANY = decltype(many)::value;
+                            float sum_B_S_lanes[MANY];
+                            std::copy_n(sum_B_S_part.now + j, MANY, sum_B_S_lanes);
+                            for (int64_t r = 0; r < step; r++) {
+                                x_tile = x_side + inner.offset(5, i + r);
+                                for (int64_t g = 0; g < MANY; g += GROUP) {
+                                    sum_B_S_now = sum_B_S_lanes + g;
+                                    group(j + g, std::true_type());
+                                }
+                            }
+                            std::copy_n(sum_B_S_lanes, MANY, sum_B_S_part.now + j);
+                        };
+                        int64_t j = 0;
+                        if constexpr (ACROSS) {
+                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
+                            for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        }
+                        for (; j < groups; j += GROUP) {
+                            sum_B_S_now = ACROSS ? sum_B_S_part.now + j : sum_B_S_held;
+                            group(j, std::true_type());
+                        }
                         if constexpr (!ACROSS) {
                             if (groups < count) group(groups, std::false_type());
                         }
-                        if constexpr (ACROSS) sum_B_S_part.next(1, 32);
+                        if constexpr (ACROSS) sum_B_S_part.next(step, 32);
                         else sum_B_S_part.next(sum_B_S_held, count, 2048);
+                        if (along && !dense) place.next(count);
                     }
                     if constexpr (ACROSS) sum_B_S_parts.put(s, sum_B_S_part.finish());
                     else sum_B_S_parts.put(s, sum_B_S_part.finish(sum_B_S_held));
@@ -368,23 +445,32 @@ void whiten_y_run(
                     Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_B_S__combine)> sum_B_S__part(0.0f, padded, sum_B_S__combine);
                     [[maybe_unused]] float sum_B_S__held[GROUP];  // in registers, along one row
                     if constexpr (!ACROSS) std::fill_n(sum_B_S__held, GROUP, 0.0f);
+                    const bool dense = !ACROSS && x_dense;
+                    const int64_t most = dense ? LANES : span;
+                    // Lanes stay in registers for a round of elements.
+                    const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && x_side;
+                    const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                    const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[5][inner.rank - 1] == 1));
+                    const float* const x_ahead = x_asks ? x + rows.offset(5, row + 1) : nullptr;
+                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
-                        step = ACROSS ? 1 : count;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         float x_buffer[LANES];
                         const float* x_tile =
                             x_dense && count == filled ? x_row + i :
+                            x_side ? x_side + inner.offset(5, i) :
+                            along ? inner.tile(5, x_row + place.offset[5], count, x_buffer) :
                             lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
-                        const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                        const float* x_next = asks ? x + rows.offset(5, row + 1) + i : x;
-                        const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                        const float* x_next = x_ahead + (along && !dense ? place.offset[5] : i);
+                        float* sum_B_S__now = sum_B_S__held;
+                        const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                            for (int l = 0; asks && l < GROUP; l += 16) {
-                                if (n <= NEAR) __builtin_prefetch(x_next + j + l);
+                            for (int l = 0; l < GROUP; l += 16) {
+                                if (x_ahead) __builtin_prefetch(x_next + j + l);
                             }
-                            float* sum_B_S__now = ACROSS ? sum_B_S__part.now + j : sum_B_S__held;
                             [[maybe_unused]] float sum_B_S__given[GROUP];
 #pragma omp simd
                             for (int l = 0; l < GROUP; l++) {
@@ -401,12 +487,34 @@ void whiten_y_run(
                             }
                         };
                         const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
+                            constexpr int64_t MANY = decltype(many)::value;
+                            float sum_B_S__lanes[MANY];
+                            std::copy_n(sum_B_S__part.now + j, MANY, sum_B_S__lanes);
+                            for (int64_t r = 0; r < step; r++) {
+                                x_tile = x_side + inner.offset(5, i + r);
+                                for (int64_t g = 0; g < MANY; g += GROUP) {
+                                    sum_B_S__now = sum_B_S__lanes + g;
+                                    group(j + g, std::true_type());
+                                }
+                            }
+                            std::copy_n(sum_B_S__lanes, MANY, sum_B_S__part.now + j);
+                        };
+                        int64_t j = 0;
+                        if constexpr (ACROSS) {
+                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
+                            for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        }
+                        for (; j < groups; j += GROUP) {
+                            sum_B_S__now = ACROSS ? sum_B_S__part.now + j : sum_B_S__held;
+                            group(j, std::true_type());
+                        }
                         if constexpr (!ACROSS) {
                             if (groups < count) group(groups, std::false_type());
                         }
-                        if constexpr (ACROSS) sum_B_S__part.next(1, 32);
+                        if constexpr (ACROSS) sum_B_S__part.next(step, 32);
                         else sum_B_S__part.next(sum_B_S__held, count, 2048);
+                        if (along && !dense) place.next(count);
                     }
                     if constexpr (ACROSS) sum_B_S__parts.put(s, sum_B_S__part.finish());
                     else sum_B_S__parts.put(s, sum_B_S__part.finish(sum_B_S__held));
@@ -441,29 +549,40 @@ void whiten_y_run(
                     [[maybe_unused]] const float scale_now_row = scale_rows[0];
                     [[maybe_unused]] const float mu_now_row = mu_rows[0];
                     [[maybe_unused]] const float inv_now_row = inv_rows[0];
+                    const bool dense = !ACROSS && x_dense && y_dense;
+                    const int64_t most = dense ? LANES : span;
+                    const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
+                    const bool x_asks = asks && n > NEAR && (x_dense || (along && inner.stride[5][inner.rank - 1] == 1));
+                    const float* const x_ahead = x_asks ? x + rows.offset(5, row + 1) : nullptr;
+                    const bool y_asks = asks && n <= NEAR && (y_dense || (along && inner.stride[4][inner.rank - 1] == 1));
+                    const float* const y_ahead = y_asks ? y + rows.offset(4, row + 1) : nullptr;
+                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         float x_buffer[LANES];
                         const float* x_tile =
                             x_dense && count == filled ? x_row + i :
+                            x_side ? x_side + inner.offset(5, i) :
+                            along ? inner.tile(5, x_row + place.offset[5], count, x_buffer) :
                             lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
                         float y_buffer[LANES];
                         float* y_from = ACROSS ? y + inner.offset(4, i) : y_row;
                         float* y_place =
                             y_dense && count == filled ? y_row + i :
+                            y_side ? y_side + inner.offset(4, i) :
+                            along ? inner.tile(4, y_row + place.offset[4]) :
                             lanes.dense(4, y_from, first, count, filled);
                         float* y_tile = y_place ? y_place : y_buffer;
-                        const bool asks = !ACROSS && segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                        const float* x_next = asks ? x + rows.offset(5, row + 1) + i : x;
-                        const float* y_next = asks ? y + rows.offset(4, row + 1) + i : y;
+                        const float* x_next = x_ahead + (along && !dense ? place.offset[5] : i);
+                        const float* y_next = y_ahead + (along && !dense ? place.offset[4] : i);
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                            for (int l = 0; asks && l < GROUP; l += 16) {
-                                if (n > NEAR) __builtin_prefetch(x_next + j + l);
-                                if (n <= NEAR) __builtin_prefetch(y_next + j + l, 1);
+                            for (int l = 0; l < GROUP; l += 16) {
+                                if (x_ahead) __builtin_prefetch(x_next + j + l);
+                                if (y_ahead) __builtin_prefetch(y_next + j + l, 1);
                             }
 #pragma omp simd
                             for (int l = 0; l < GROUP; l++) {
@@ -484,6 +603,7 @@ void whiten_y_run(
                             if (groups < count) group(groups, std::false_type());
                         }
                         if (!y_place) lanes.store(4, y_from, first, count, y_buffer);
+                        if (along && !dense) place.next(count);
                     }
                 });
             } else {
@@ -522,14 +642,19 @@ void whiten_y_run(
                 parallel(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<sum_B_S_partial, 1, decltype(sum_B_S_join)> sum_B_S_part({}, 1, sum_B_S_join);
+                    const bool dense = !ACROSS && x_dense;
+                    const int64_t most = dense ? LANES : span;
+                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         float x_buffer[LANES];
                         const float* x_tile =
                             x_dense && count == filled ? x_row + i :
+                            x_side ? x_side + inner.offset(5, i) :
+                            along ? inner.tile(5, x_row + place.offset[5], count, x_buffer) :
                             lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
                         float sum_B_S_held[GROUP];
                         std::fill_n(sum_B_S_held, GROUP, 0.0f);
@@ -572,6 +697,7 @@ void whiten_y_run(
                         const float sqsum_B_S_top = folded<GROUP>(sqsum_B_S_held, sqsum_B_S_combine);
                         sum_B_S_part.now[0] = sum_B_S_join(sum_B_S_part.now[0], {sum_B_S_top, sqsum_B_S_count_top, sqsum_B_S_top});
                         sum_B_S_part.next(count, 2048);
+                        if (along && !dense) place.next(count);
                     }
                     sum_B_S_parts.put(s, sum_B_S_part.finish());
                 });
@@ -611,19 +737,26 @@ void whiten_y_run(
                     [[maybe_unused]] const float scale_now_row = scale_rows[0];
                     [[maybe_unused]] const float mu_now_row = mu_rows[0];
                     [[maybe_unused]] const float inv_now_row = inv_rows[0];
+                    const bool dense = !ACROSS && x_dense && y_dense;
+                    const int64_t most = dense ? LANES : span;
+                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
+                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         float x_buffer[LANES];
                         const float* x_tile =
                             x_dense && count == filled ? x_row + i :
+                            x_side ? x_side + inner.offset(5, i) :
+                            along ? inner.tile(5, x_row + place.offset[5], count, x_buffer) :
                             lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
                         float y_buffer[LANES];
                         float* y_from = ACROSS ? y + inner.offset(4, i) : y_row;
                         float* y_place =
                             y_dense && count == filled ? y_row + i :
+                            y_side ? y_side + inner.offset(4, i) :
+                            along ? inner.tile(4, y_row + place.offset[4]) :
                             lanes.dense(4, y_from, first, count, filled);
                         float* y_tile = y_place ? y_place : y_buffer;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
@@ -647,6 +780,7 @@ void whiten_y_run(
                             if (groups < count) group(groups, std::false_type());
                         }
                         if (!y_place) lanes.store(4, y_from, first, count, y_buffer);
+                        if (along && !dense) place.next(count);
                     }
                 });
             }
@@ -670,21 +804,27 @@ void whiten_sum_S_kept_run(
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<4>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t wide = ACROSS ? rows.span(WIDTH) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
-        const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
+        [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(3);
         [[maybe_unused]] const bool mu_kept_dense = !ACROSS && inner.neighbours(0);
         [[maybe_unused]] const bool inv_kept_dense = !ACROSS && inner.neighbours(1);
         [[maybe_unused]] const bool sum_S_kept_dense = !ACROSS && inner.neighbours(2);
         const auto sum_S_combine = [](float first, float next) { return float(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
+            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const float* x_row = x + (ACROSS ? 0 : rows.offset(3, row));
+            [[maybe_unused]] const float* x_side = ACROSS ? rows.dense(3, x, row, width, padded) : nullptr;
             [[maybe_unused]] const float* mu_kept_row = mu_kept + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] const float* mu_kept_side = ACROSS ? rows.dense(0, mu_kept, row, width, padded) : nullptr;
             [[maybe_unused]] const float* inv_kept_row = inv_kept + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] const float* inv_kept_side = ACROSS ? rows.dense(1, inv_kept, row, width, padded) : nullptr;
             [[maybe_unused]] float* sum_S_kept_row = sum_S_kept + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] float* sum_S_kept_side = ACROSS ? rows.dense(2, sum_S_kept, row, width, padded) : nullptr;
             float mu_kept_held[WIDTH];
             const float* mu_kept_here = ACROSS ? rows.load(0, mu_kept, row, width, mu_kept_held, padded) : mu_kept_row;
             float inv_kept_held[WIDTH];
@@ -708,23 +848,30 @@ void whiten_sum_S_kept_run(
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_S_combine)> sum_S_part(0.0f, padded, sum_S_combine);
                 [[maybe_unused]] float sum_S_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(sum_S_held, GROUP, 0.0f);
+                const bool dense = !ACROSS && x_dense;
+                const int64_t most = dense ? LANES : span;
+                // Lanes stay in registers for a round of elements.
+                const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && x_side;
+                const float* const x_ahead = x_dense ? x_row + 4096 / sizeof(float) : nullptr;  // a page on: the processor's own guesses end with one
+                typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
-                    step = ACROSS ? 1 : count;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
                         x_dense && count == filled ? x_row + i :
+                        x_side ? x_side + inner.offset(3, i) :
+                        along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
-                    constexpr bool asks = !ACROSS;  // for what lies a page on: the processor's own guesses end with a page
-                    const float* x_next = x_row + i + 4096 / sizeof(float);
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                    const float* x_next = x_ahead + i;
+                    float* sum_S_now = sum_S_held;
+                    const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; asks && l < GROUP; l += 16) {
-                            __builtin_prefetch(x_next + j + l);
+                        for (int l = 0; l < GROUP; l += 16) {
+                            if (x_ahead) __builtin_prefetch(x_next + j + l);
                         }
-                        float* sum_S_now = ACROSS ? sum_S_part.now + j : sum_S_held;
                         [[maybe_unused]] float sum_S_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
@@ -742,12 +889,34 @@ void whiten_sum_S_kept_run(
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                    [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
+                        constexpr int64_t MANY = decltype(many)::value;
+                        float sum_S_lanes[MANY];
+                        std::copy_n(sum_S_part.now + j, MANY, sum_S_lanes);
+                        for (int64_t r = 0; r < step; r++) {
+                            x_tile = x_side + inner.offset(3, i + r);
+                            for (int64_t g = 0; g < MANY; g += GROUP) {
+                                sum_S_now = sum_S_lanes + g;
+                                group(j + g, std::true_type());
+                            }
+                        }
+                        std::copy_n(sum_S_lanes, MANY, sum_S_part.now + j);
+                    };
+                    int64_t j = 0;
+                    if constexpr (ACROSS) {
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
+                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                    }
+                    for (; j < groups; j += GROUP) {
+                        sum_S_now = ACROSS ? sum_S_part.now + j : sum_S_held;
+                        group(j, std::true_type());
+                    }
                     if constexpr (!ACROSS) {
                         if (groups < count) group(groups, std::false_type());
                     }
-                    if constexpr (ACROSS) sum_S_part.next(1, 32);
+                    if constexpr (ACROSS) sum_S_part.next(step, 32);
                     else sum_S_part.next(sum_S_held, count, 2048);
+                    if (along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) sum_S_parts.put(s, sum_S_part.finish());
                 else sum_S_parts.put(s, sum_S_part.finish(sum_S_held));
@@ -781,37 +950,49 @@ void whiten_far_run(
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<3>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t wide = ACROSS ? rows.span(WIDTH) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
-        const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
+        [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool sum_S_kept_dense = !ACROSS && inner.neighbours(2);
         [[maybe_unused]] const bool far_dense = !ACROSS && inner.neighbours(0);
         [[maybe_unused]] const bool far_kept_dense = !ACROSS && inner.neighbours(1);
         const auto far_combine = [](float first, float next) { return float(maximum(next, first)); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
+            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const float* sum_S_kept_row = sum_S_kept + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] const float* sum_S_kept_side = ACROSS ? rows.dense(2, sum_S_kept, row, width, padded) : nullptr;
             [[maybe_unused]] float* far_row = far_ + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] float* far_side = ACROSS ? rows.dense(0, far_, row, width, padded) : nullptr;
             [[maybe_unused]] float* far_kept_row = far_kept + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] float* far_kept_side = ACROSS ? rows.dense(1, far_kept, row, width, padded) : nullptr;
             Parts<float, WIDTH> far_parts(segments, width);
             parallel(apart, segments, [&](int64_t s) {
                 const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(far_combine)> far_part(float(-INFINITY), padded, far_combine);
                 [[maybe_unused]] float far_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(far_held, GROUP, float(-INFINITY));
+                const bool dense = !ACROSS && sum_S_kept_dense;
+                const int64_t most = dense ? LANES : span;
+                // Lanes stay in registers for a round of elements.
+                const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && sum_S_kept_side;
+                typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
-                    step = ACROSS ? 1 : count;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float sum_S_kept_buffer[LANES];
                     const float* sum_S_kept_tile =
                         sum_S_kept_dense && count == filled ? sum_S_kept_row + i :
+                        sum_S_kept_side ? sum_S_kept_side + inner.offset(2, i) :
+                        along ? inner.tile(2, sum_S_kept_row + place.offset[2], count, sum_S_kept_buffer) :
                         lanes.load(2, ACROSS ? sum_S_kept + inner.offset(2, i) : sum_S_kept_row, first, count, sum_S_kept_buffer, filled);
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                    float* far_now = far_held;
+                    const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        float* far_now = ACROSS ? far_part.now + j : far_held;
                         [[maybe_unused]] float far_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
@@ -826,12 +1007,34 @@ void whiten_far_run(
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                    [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
+                        constexpr int64_t MANY = decltype(many)::value;
+                        float far_lanes[MANY];
+                        std::copy_n(far_part.now + j, MANY, far_lanes);
+                        for (int64_t r = 0; r < step; r++) {
+                            sum_S_kept_tile = sum_S_kept_side + inner.offset(2, i + r);
+                            for (int64_t g = 0; g < MANY; g += GROUP) {
+                                far_now = far_lanes + g;
+                                group(j + g, std::true_type());
+                            }
+                        }
+                        std::copy_n(far_lanes, MANY, far_part.now + j);
+                    };
+                    int64_t j = 0;
+                    if constexpr (ACROSS) {
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
+                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                    }
+                    for (; j < groups; j += GROUP) {
+                        far_now = ACROSS ? far_part.now + j : far_held;
+                        group(j, std::true_type());
+                    }
                     if constexpr (!ACROSS) {
                         if (groups < count) group(groups, std::false_type());
                     }
-                    if constexpr (ACROSS) far_part.next(1, 32);
+                    if constexpr (ACROSS) far_part.next(step, 32);
                     else far_part.next(far_held, count, 2048);
+                    if (along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) far_parts.put(s, far_part.finish());
                 else far_parts.put(s, far_part.finish(far_held));
@@ -869,19 +1072,24 @@ void whiten_kinds_run(
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<3>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES), units = (rows.numel + WIDTH - 1) / WIDTH;
+        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t wide = ACROSS ? rows.span(WIDTH) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
-        const bool apart = segments > 1 && units < 64;  // few long rows: threads share each of them
+        const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
+        [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(2);
         [[maybe_unused]] const bool far_kept_dense = !ACROSS && inner.neighbours(0);
         [[maybe_unused]] const bool kinds_dense = !ACROSS && inner.neighbours(1);
         const auto kinds_combine = [](int64_t first, int64_t next) { return int64_t(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * WIDTH, width = rows.numel - row < WIDTH ? rows.numel - row : WIDTH;
+            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] const float* x_row = x + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] const float* x_side = ACROSS ? rows.dense(2, x, row, width, padded) : nullptr;
             [[maybe_unused]] const float* far_kept_row = far_kept + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] const float* far_kept_side = ACROSS ? rows.dense(0, far_kept, row, width, padded) : nullptr;
             [[maybe_unused]] int64_t* kinds_row = kinds + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] int64_t* kinds_side = ACROSS ? rows.dense(1, kinds, row, width, padded) : nullptr;
             float far_kept_held[WIDTH];
             const float* far_kept_here = ACROSS ? rows.load(0, far_kept, row, width, far_kept_held, padded) : far_kept_row;
             float far_kept_rows[WIDTH];
@@ -899,23 +1107,30 @@ void whiten_kinds_run(
                 Pairwise<int64_t, ACROSS ? WIDTH : GROUP, decltype(kinds_combine)> kinds_part(int64_t(0), padded, kinds_combine);
                 [[maybe_unused]] int64_t kinds_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(kinds_held, GROUP, int64_t(0));
+                const bool dense = !ACROSS && x_dense;
+                const int64_t most = dense ? LANES : span;
+                // Lanes stay in registers for a round of elements.
+                const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && x_side;
+                const float* const x_ahead = x_dense ? x_row + 4096 / sizeof(float) : nullptr;  // a page on: the processor's own guesses end with one
+                typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < span ? own : span;
-                    step = ACROSS ? 1 : count;
+                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
                         x_dense && count == filled ? x_row + i :
+                        x_side ? x_side + inner.offset(2, i) :
+                        along ? inner.tile(2, x_row + place.offset[2], count, x_buffer) :
                         lanes.load(2, ACROSS ? x + inner.offset(2, i) : x_row, first, count, x_buffer, filled);
-                    constexpr bool asks = !ACROSS;  // for what lies a page on: the processor's own guesses end with a page
-                    const float* x_next = x_row + i + 4096 / sizeof(float);
-                    const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
+                    const float* x_next = x_ahead + i;
+                    int64_t* kinds_now = kinds_held;
+                    const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; asks && l < GROUP; l += 16) {
-                            __builtin_prefetch(x_next + j + l);
+                        for (int l = 0; l < GROUP; l += 16) {
+                            if (x_ahead) __builtin_prefetch(x_next + j + l);
                         }
-                        int64_t* kinds_now = ACROSS ? kinds_part.now + j : kinds_held;
                         [[maybe_unused]] int64_t kinds_given[GROUP];
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {
@@ -931,12 +1146,34 @@ void whiten_kinds_run(
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                    [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
+                        constexpr int64_t MANY = decltype(many)::value;
+                        int64_t kinds_lanes[MANY];
+                        std::copy_n(kinds_part.now + j, MANY, kinds_lanes);
+                        for (int64_t r = 0; r < step; r++) {
+                            x_tile = x_side + inner.offset(2, i + r);
+                            for (int64_t g = 0; g < MANY; g += GROUP) {
+                                kinds_now = kinds_lanes + g;
+                                group(j + g, std::true_type());
+                            }
+                        }
+                        std::copy_n(kinds_lanes, MANY, kinds_part.now + j);
+                    };
+                    int64_t j = 0;
+                    if constexpr (ACROSS) {
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
+                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                    }
+                    for (; j < groups; j += GROUP) {
+                        kinds_now = ACROSS ? kinds_part.now + j : kinds_held;
+                        group(j, std::true_type());
+                    }
                     if constexpr (!ACROSS) {
                         if (groups < count) group(groups, std::false_type());
                     }
-                    if constexpr (ACROSS) kinds_part.next(1, 32);
+                    if constexpr (ACROSS) kinds_part.next(step, 32);
                     else kinds_part.next(kinds_held, count, 2048);
+                    if (along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) kinds_parts.put(s, kinds_part.finish());
                 else kinds_parts.put(s, kinds_part.finish(kinds_held));
