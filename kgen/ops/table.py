@@ -150,7 +150,7 @@ _ROWS = (
        triton=Spell("libdevice.exp2({0})", ulp=(2.5, 1.5)), brief=Brief((2, 1), about="2^x"),
        host=lambda x: numbers.power(2.0, x), sign=POSITIVE),
     Op("expm1", ("x",), "float", "expm1", ("dy * exp(x)",), "exp(x) - 1", (16, 1),
-       cpp=Spell("std::expm1({0})", ulp=(4, 4)),
+       cpp=Spell("exponential_m1({0})", ulp=(2, 4)),
        cuda=Spell("expm1({0})", ulp=(1.5, 1.5)),
        triton=Spell("libdevice.expm1({0})", ulp=(1.5, 1.5)), brief=Brief((11, 1), about="exp(x) - 1"),
        host=numbers.guarded(math.expm1, numbers.infinite), sign=OF_FIRST, errors=Errors(slopes=intervals.exponential)),
