@@ -397,6 +397,22 @@ template <typename T, int64_t W, bool LEAST> struct Finder {
         value[0] = given[0];
         place[0] = places[0];
     }
+    // The same where places ascend: that of the first of the best values is asked for alone.
+    template <int64_t N, typename At> void take(const T (&given)[N], const At& at) {
+        T held[N];
+        std::copy_n(given, N, held);
+        const T best = folded<N>(held, [](T a, T b) { return (LEAST ? b < a : b > a) ? b : a; });
+        int nan = N, first = N;
+#pragma omp simd reduction(min : nan)
+        for (int l = 0; l < N; l++) nan = given[l] != given[l] && l < nan ? l : nan;
+#pragma omp simd reduction(min : first)
+        for (int l = 0; l < N; l++) first = given[l] == best && l < first ? l : first;
+        const int l = nan < N ? nan : first;
+        const int64_t there = at(l);
+        if (!beats<LEAST>(given[l], there, value[0], place[0])) return;
+        value[0] = given[l];
+        place[0] = there;
+    }
     Found<T> operator[](int64_t l) const { return {value[l], place[l]}; }
 };
 
@@ -703,38 +719,53 @@ void places_i_run(
                         }
                         if constexpr (!ACROSS) {
                             if (i_part.takes(i_given, inner.rank <= 1)) {  // most groups change nothing
-                                int64_t i_places[GROUP];
                                 int64_t index_N_tile[GROUP];
-                                lanes.positions(15, first + j, left, index_N_tile, GROUP);
-                                for (int l = 0; l < GROUP; l++) {
-                                    const int64_t index_N = index_N_tile[l];
-                                    i_places[l] = index_N;
+                                if (inner.rank > 1) lanes.positions(15, first + j, left, index_N_tile, GROUP);
+                                const auto i_place = [&](int64_t l) {
+                                    const int64_t index_N = inner.rank > 1 ? index_N_tile[l] : inner.offset(15, first + j + l);
+                                    return index_N;
+                                };
+                                if (inner.rank > 1) {
+                                    int64_t i_places[GROUP];
+                                    for (int l = 0; l < GROUP; l++) i_places[l] = i_place(l);
+                                    i_part.take(i_given, i_places);
+                                } else {
+                                    i_part.take(i_given, i_place);
                                 }
-                                i_part.take(i_given, i_places);
                             }
                         }
                         if constexpr (!ACROSS) {
                             if (j_part.takes(j_given, inner.rank <= 1)) {  // most groups change nothing
-                                int64_t j_places[GROUP];
                                 int64_t index_N_tile[GROUP];
-                                lanes.positions(15, first + j, left, index_N_tile, GROUP);
-                                for (int l = 0; l < GROUP; l++) {
-                                    const int64_t index_N = index_N_tile[l];
-                                    j_places[l] = index_N;
+                                if (inner.rank > 1) lanes.positions(15, first + j, left, index_N_tile, GROUP);
+                                const auto j_place = [&](int64_t l) {
+                                    const int64_t index_N = inner.rank > 1 ? index_N_tile[l] : inner.offset(15, first + j + l);
+                                    return index_N;
+                                };
+                                if (inner.rank > 1) {
+                                    int64_t j_places[GROUP];
+                                    for (int l = 0; l < GROUP; l++) j_places[l] = j_place(l);
+                                    j_part.take(j_given, j_places);
+                                } else {
+                                    j_part.take(j_given, j_place);
                                 }
-                                j_part.take(j_given, j_places);
                             }
                         }
                         if constexpr (!ACROSS) {
                             if (at_part.takes(at_given, inner.rank <= 1)) {  // most groups change nothing
-                                int64_t at_places[GROUP];
                                 int64_t index_N_tile[GROUP];
-                                lanes.positions(15, first + j, left, index_N_tile, GROUP);
-                                for (int l = 0; l < GROUP; l++) {
-                                    const int64_t index_N = index_N_tile[l];
-                                    at_places[l] = index_N;
+                                if (inner.rank > 1) lanes.positions(15, first + j, left, index_N_tile, GROUP);
+                                const auto at_place = [&](int64_t l) {
+                                    const int64_t index_N = inner.rank > 1 ? index_N_tile[l] : inner.offset(15, first + j + l);
+                                    return index_N;
+                                };
+                                if (inner.rank > 1) {
+                                    int64_t at_places[GROUP];
+                                    for (int l = 0; l < GROUP; l++) at_places[l] = at_place(l);
+                                    at_part.take(at_given, at_places);
+                                } else {
+                                    at_part.take(at_given, at_place);
                                 }
-                                at_part.take(at_given, at_places);
                             }
                         }
                     };
@@ -1034,17 +1065,22 @@ void places_first_run(
                         }
                         if constexpr (!ACROSS) {
                             if (first_part.takes(first_given, inner.rank <= 1)) {  // most groups change nothing
-                                int64_t first_places[GROUP];
                                 int64_t index_N__tile[GROUP];
-                                lanes.positions(1, first + j, left, index_N__tile, GROUP);
+                                if (inner.rank > 1) lanes.positions(1, first + j, left, index_N__tile, GROUP);
                                 int64_t index_all_tile[GROUP];
-                                lanes.positions(2, first + j, left, index_all_tile, GROUP);
-                                for (int l = 0; l < GROUP; l++) {
-                                    const int64_t index_N_ = index_N__tile[l];
-                                    const int64_t index_all = index_all_tile[l];
-                                    first_places[l] = index_all * N + index_N_;
+                                if (inner.rank > 1) lanes.positions(2, first + j, left, index_all_tile, GROUP);
+                                const auto first_place = [&](int64_t l) {
+                                    const int64_t index_N_ = inner.rank > 1 ? index_N__tile[l] : inner.offset(1, first + j + l);
+                                    const int64_t index_all = inner.rank > 1 ? index_all_tile[l] : inner.offset(2, first + j + l);
+                                    return index_all * N + index_N_;
+                                };
+                                if (inner.rank > 1) {
+                                    int64_t first_places[GROUP];
+                                    for (int l = 0; l < GROUP; l++) first_places[l] = first_place(l);
+                                    first_part.take(first_given, first_places);
+                                } else {
+                                    first_part.take(first_given, first_place);
                                 }
-                                first_part.take(first_given, first_places);
                             }
                         }
                     };
