@@ -72,12 +72,18 @@ def measure(candidate: Any, device: str, spec: str, dtype: str, elements: int, r
         ms, low, high = spread(events)
         figure = {"what": name, "dtype": dtype, "elements": largest, "ms": round(ms, 5), "low": round(low, 5), "high": round(high, 5)}
         if device == "cuda":
-            typical, whole, _ = spread(clock)  # other work on the machine makes some rounds longer, not all
-            figure["clock ms"] = round(typical, 5)
-            if name == "candidate" and whole > APART * ms + LAUNCH:
-                apart = f"events on the caller's stream say {ms:.4g} ms, the clock says {whole:.4g} ms until the device is idle"
+            figure["clock ms"] = round(spread(clock)[0], 5)
+            apart = _apart(events, clock) if name == "candidate" else apart
         rows.append(figure)
     return {"rows": rows, "wrong": wrong, "apart": apart, "replaced": replaced}
+
+
+def _apart(events: list[float], clock: list[float]) -> str:
+    """Why the milliseconds of rounds by events on a stream and those by the host's clock disagree; "" where they agree."""
+    ms, whole = spread(events)[0], spread(clock)[1]  # other work on the machine makes some rounds longer, not all
+    if whole <= APART * ms + LAUNCH:
+        return ""
+    return f"events on the caller's stream say {ms:.4g} ms, the clock says {whole:.4g} ms until the device is idle"
 
 
 def _copied(given: dict[str, Any], written: list[str]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from kgen.testing import CheckFailed, verify
 from kgen.testing.cases import Limits
 from kgen.verify import Kind, Report, examine, plan
 from kgen.verify.again import again
+from kgen.verify.timed import APART, LAUNCH, _apart
 from tests import warm
 from tests.verify import candidates
 
@@ -309,3 +310,12 @@ def test_a_gpu_that_others_have_filled_is_no_fault_of_a_candidate(monkeypatch: p
     monkeypatch.setattr("kgen.verify.held.WAITS", (0.0, 0.0))
     found = report("finds_no_memory", dtypes=("f32",))
     assert not found.findings and found.status == 3 and "want of memory" in found.untried[0], found
+
+
+def test_two_clocks_disagree_where_work_is_hidden_and_not_where_the_machine_is_busy() -> None:
+    events = [1.0] * 20
+    assert not _apart(events, [1.0 + LAUNCH] * 20)
+    assert not _apart(events, [1.1] * 6 + [4.0] * 14)  # other work has seven rounds of ten
+    assert "the clock says 4 ms" in _apart(events, [4.0] * 20)
+    assert _apart(events, [1.1] * 3 + [4.0] * 17)  # what is honest in a round of seven hides in the others
+    assert not _apart([0.01] * 20, [0.01 * APART + LAUNCH] * 20)  # a launch takes longer than such a kernel
