@@ -8,7 +8,7 @@ error each value has a mask of where its zero may have either sign:
     sum, mean         where each term is, or may be, -0.0
     prod              where the result is 0, and one of the terms may be either
     pick              that of the picked element
-    mul, div          also where the result is 0, and the sign of an operand is open by its error
+    mul, div, cast    also where the result is 0, and the sign of an operand is open by its error
     others            where they give a 0 of another sign for one zero than for the other
 
 All but the reductions are evaluated with each zero in turn.  Where the two results are not equal (beyond a pole, a sign that was asked
@@ -49,10 +49,10 @@ def told(analysis: Any, v: Value, x: Any, args: list) -> tuple[Any, Any]:
 
 
 def by_errors(analysis: Any, v: Value, x: Any, args: list, carried: list, either: Any) -> Any:
-    """Where a value may be a zero of either sign: where `either` says so, and where a product or a quotient is 0 by one operand, and the
-    sign of another is open by its error."""
+    """Where a value may be a zero of either sign: where `either` says so, and where a product or a quotient is 0 by one operand, or a
+    cast by rounding, and the sign of an operand is open by its error."""
     torch = analysis.torch
-    if v.op not in ("mul", "div") or not torch.is_tensor(x) or not x.dtype.is_floating_point or not bool((x == 0).any()):
+    if v.op not in ("mul", "div", "cast") or not torch.is_tensor(x) or not x.dtype.is_floating_point or not bool((x == 0).any()):
         return either
     for a, e in zip(args, carried, strict=True):
         if torch.is_tensor(a) and torch.is_tensor(e) and bool((e != 0).any()):
