@@ -255,9 +255,11 @@ class Draw:
                 kept.add(dim)
 
     def largest(self) -> int:
-        """How many elements the largest value has; dims of no size count as one, for what has none of them is there all the same."""
+        """How many elements the largest value or result has, which may be spread over dims that no value has; dims of no size count as one,
+        for what has none of them is there all the same."""
         sizes = {ELLIPSIS: math.prod(max(1, n) for n in self.batch), **{d: max(1, n) for d, n in self.sizes.items()}}
-        return max(math.prod(sizes[d] for d in v.dims) for v in self.kernel.values)
+        dims = [*(v.dims for v in self.kernel.values), *(r.dims for r in self.kernel.results)]
+        return max(math.prod(sizes[d] for d in of) for of in dims)
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -33,7 +33,7 @@ def drawn(spec: Any, count: int = 150, **limits: Any) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def cases() -> list[dict[str, Any]]:
-    return drawn(ROWS, 200)
+    return drawn(ROWS, 400)
 
 
 def test_cases_are_of_every_kind(cases: list[dict[str, Any]]) -> None:
