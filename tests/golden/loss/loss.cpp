@@ -558,12 +558,12 @@ void loss_l_run(
                             x_side ? x_side + inner.offset(7, i) :
                             along ? inner.tile(7, x_row + place.offset[7], count, x_buffer) :
                             lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
-                        const T* x_next = x_ahead + (along && !dense ? place.offset[7] : i);
+                        const T* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[7] : i) : nullptr;
                         F* max_V_now = max_V_held;
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                             for (int l = 0; l < GROUP; l += 16) {
-                                if (x_ahead) __builtin_prefetch(x_next + j + l);
+                                if (x_next) __builtin_prefetch(x_next + j + l);
                             }
                             [[maybe_unused]] F max_V_given[GROUP];
 #pragma omp simd
@@ -645,12 +645,12 @@ void loss_l_run(
                             x_side ? x_side + inner.offset(7, i) :
                             along ? inner.tile(7, x_row + place.offset[7], count, x_buffer) :
                             lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
-                        const T* x_next = x_ahead + (along && !dense ? place.offset[7] : i);
+                        const T* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[7] : i) : nullptr;
                         F* sum_V_now = sum_V_held;
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                             for (int l = 0; l < GROUP; l += 16) {
-                                if (x_ahead) __builtin_prefetch(x_next + j + l);
+                                if (x_next) __builtin_prefetch(x_next + j + l);
                             }
                             [[maybe_unused]] F sum_V_given[GROUP];
 #pragma omp simd
@@ -1115,12 +1115,12 @@ void loss_sum_D_kept_run(
                         table_side ? table_side + inner.offset(1, i) :
                         along ? inner.tile(1, table_row + place.offset[1], count, table_buffer) :
                         lanes.load(1, ACROSS ? table + inner.offset(1, i) : table_row, first, count, table_buffer, filled);
-                    const T* table_next = table_ahead + i;
+                    const T* table_next = table_ahead ? table_ahead + i : nullptr;
                     F* sum_D_now = sum_D_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         for (int l = 0; l < GROUP; l += 16) {
-                            if (table_ahead) __builtin_prefetch(table_next + j + l);
+                            if (table_next) __builtin_prefetch(table_next + j + l);
                         }
                         [[maybe_unused]] F sum_D_given[GROUP];
 #pragma omp simd

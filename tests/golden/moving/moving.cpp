@@ -446,12 +446,12 @@ void moving_run_run(
                         x_side ? x_side + inner.offset(3, i) :
                         along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
-                    const float* x_next = x_ahead + (along && !dense ? place.offset[3] : i);
+                    const float* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[3] : i) : nullptr;
                     float* sum_N_now = sum_N_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         for (int l = 0; l < GROUP; l += 16) {
-                            if (x_ahead) __builtin_prefetch(x_next + j + l);
+                            if (x_next) __builtin_prefetch(x_next + j + l);
                         }
                         [[maybe_unused]] float sum_N_given[GROUP];
 #pragma omp simd
@@ -534,12 +534,12 @@ void moving_run_run(
                         x_side ? x_side + inner.offset(3, i) :
                         along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
-                    const float* x_next = x_ahead + (along && !dense ? place.offset[3] : i);
+                    const float* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[3] : i) : nullptr;
                     float* high_now = high_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         for (int l = 0; l < GROUP; l += 16) {
-                            if (x_ahead) __builtin_prefetch(x_next + j + l);
+                            if (x_next) __builtin_prefetch(x_next + j + l);
                         }
                         [[maybe_unused]] float high_given[GROUP];
 #pragma omp simd
@@ -668,12 +668,12 @@ void moving_moving_kernel_run(
                         x_side ? x_side + inner.offset(1, i) :
                         along ? inner.tile(1, x_row + place.offset[1], count, x_buffer) :
                         lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
-                    const float* x_next = x_ahead + i;
+                    const float* x_next = x_ahead ? x_ahead + i : nullptr;
                     float* moving_kernel_now = moving_kernel_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         for (int l = 0; l < GROUP; l += 16) {
-                            if (x_ahead) __builtin_prefetch(x_next + j + l);
+                            if (x_next) __builtin_prefetch(x_next + j + l);
                         }
                         [[maybe_unused]] float moving_kernel_given[GROUP];
 #pragma omp simd

@@ -594,17 +594,17 @@ void places_i_run(
                         along ? inner.tile(2, flag_row + place.offset[2], count, flag_buffer) :
                         lanes.load(2, ACROSS ? flag + inner.offset(2, i) : flag_row, first, count, flag_buffer, filled);
                     [[maybe_unused]] const int64_t index_N_at = ACROSS ? inner.offset(15, i) : 0;
-                    const T* x_next = x_ahead + (along && !dense ? place.offset[16] : i);
-                    const int16_t* k_next = k_ahead + (along && !dense ? place.offset[0] : i);
-                    const uint8_t* h_next = h_ahead + (along && !dense ? place.offset[1] : i);
-                    const bool* flag_next = flag_ahead + (along && !dense ? place.offset[2] : i);
+                    const T* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[16] : i) : nullptr;
+                    const int16_t* k_next = k_ahead ? k_ahead + (along && !dense ? place.offset[0] : i) : nullptr;
+                    const uint8_t* h_next = h_ahead ? h_ahead + (along && !dense ? place.offset[1] : i) : nullptr;
+                    const bool* flag_next = flag_ahead ? flag_ahead + (along && !dense ? place.offset[2] : i) : nullptr;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         for (int l = 0; l < GROUP; l += 16) {
-                            if (x_ahead) __builtin_prefetch(x_next + j + l);
-                            if (k_ahead) __builtin_prefetch(k_next + j + l);
-                            if (h_ahead) __builtin_prefetch(h_next + j + l);
-                            if (flag_ahead) __builtin_prefetch(flag_next + j + l);
+                            if (x_next) __builtin_prefetch(x_next + j + l);
+                            if (k_next) __builtin_prefetch(k_next + j + l);
+                            if (h_next) __builtin_prefetch(h_next + j + l);
+                            if (flag_next) __builtin_prefetch(flag_next + j + l);
                         }
                         [[maybe_unused]] F i_given[GROUP];
                         [[maybe_unused]] int16_t j_given[GROUP];
@@ -860,18 +860,18 @@ void places_i_run(
                         x_side ? x_side + inner.offset(16, i) :
                         along ? inner.tile(16, x_row + place.offset[16], count, x_buffer) :
                         lanes.load(16, ACROSS ? x + inner.offset(16, i) : x_row, first, count, x_buffer, filled);
-                    const T* x_next = x_ahead + (along && !dense ? place.offset[16] : i);
-                    const int16_t* k_next = k_ahead + (along && !dense ? place.offset[0] : i);
-                    const uint8_t* h_next = h_ahead + (along && !dense ? place.offset[1] : i);
-                    const bool* flag_next = flag_ahead + (along && !dense ? place.offset[2] : i);
+                    const T* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[16] : i) : nullptr;
+                    const int16_t* k_next = k_ahead ? k_ahead + (along && !dense ? place.offset[0] : i) : nullptr;
+                    const uint8_t* h_next = h_ahead ? h_ahead + (along && !dense ? place.offset[1] : i) : nullptr;
+                    const bool* flag_next = flag_ahead ? flag_ahead + (along && !dense ? place.offset[2] : i) : nullptr;
                     F* spread_now = spread_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         for (int l = 0; l < GROUP; l += 16) {
-                            if (x_ahead) __builtin_prefetch(x_next + j + l);
-                            if (k_ahead) __builtin_prefetch(k_next + j + l);
-                            if (h_ahead) __builtin_prefetch(h_next + j + l);
-                            if (flag_ahead) __builtin_prefetch(flag_next + j + l);
+                            if (x_next) __builtin_prefetch(x_next + j + l);
+                            if (k_next) __builtin_prefetch(k_next + j + l);
+                            if (h_next) __builtin_prefetch(h_next + j + l);
+                            if (flag_next) __builtin_prefetch(flag_next + j + l);
                         }
                         [[maybe_unused]] F spread_given[GROUP];
 #pragma omp simd

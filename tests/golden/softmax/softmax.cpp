@@ -557,12 +557,12 @@ void softmax_run(
                             x_side ? x_side + inner.offset(1, i) :
                             along ? inner.tile(1, x_row + place.offset[1], count, x_buffer) :
                             lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
-                        const T* x_next = x_ahead + (along && !dense ? place.offset[1] : i);
+                        const T* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[1] : i) : nullptr;
                         F* sum_N_now = sum_N_held;
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                             for (int l = 0; l < GROUP; l += 16) {
-                                if (x_ahead) __builtin_prefetch(x_next + j + l);
+                                if (x_next) __builtin_prefetch(x_next + j + l);
                             }
                             [[maybe_unused]] F sum_N_given[GROUP];
 #pragma omp simd
@@ -646,13 +646,13 @@ void softmax_run(
                             along ? inner.tile(0, y_row + place.offset[0]) :
                             lanes.dense(0, y_from, first, count, filled);
                         T* y_tile = y_place ? y_place : y_buffer;
-                        const T* x_next = x_ahead + (along && !dense ? place.offset[1] : i);
-                        const T* y_next = y_ahead + (along && !dense ? place.offset[0] : i);
+                        const T* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[1] : i) : nullptr;
+                        const T* y_next = y_ahead ? y_ahead + (along && !dense ? place.offset[0] : i) : nullptr;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                             for (int l = 0; l < GROUP; l += 16) {
-                                if (x_ahead) __builtin_prefetch(x_next + j + l);
-                                if (y_ahead) __builtin_prefetch(y_next + j + l, 1);
+                                if (x_next) __builtin_prefetch(x_next + j + l);
+                                if (y_next) __builtin_prefetch(y_next + j + l, 1);
                             }
 #pragma omp simd
                             for (int l = 0; l < GROUP; l++) {

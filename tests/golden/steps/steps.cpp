@@ -447,12 +447,12 @@ void steps_run(
                         g_side ? g_side + inner.offset(0, i) :
                         along ? inner.tile(0, g_row + place.offset[0], count, g_buffer) :
                         lanes.load(0, ACROSS ? g_ + inner.offset(0, i) : g_row, first, count, g_buffer, filled);
-                    const U* g_next = g_ahead + (along && !dense ? place.offset[0] : i);
+                    const U* g_next = g_ahead ? g_ahead + (along && !dense ? place.offset[0] : i) : nullptr;
                     G* sum_N_now = sum_N_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         for (int l = 0; l < GROUP; l += 16) {
-                            if (g_ahead) __builtin_prefetch(g_next + j + l);
+                            if (g_next) __builtin_prefetch(g_next + j + l);
                         }
                         [[maybe_unused]] G sum_N_given[GROUP];
 #pragma omp simd
@@ -575,13 +575,13 @@ void steps_run(
                         along ? inner.tile(6, p_row + place.offset[6]) :
                         lanes.dense(6, p_next_from, first, count, filled);
                     T* p_next_tile = p_next_place ? p_next_place : p_next_buffer;
-                    const T* p_next = p_ahead + (along && !dense ? place.offset[6] : i);
-                    const U* g_next = g_ahead + (along && !dense ? place.offset[0] : i);
+                    const T* p_next = p_ahead ? p_ahead + (along && !dense ? place.offset[6] : i) : nullptr;
+                    const U* g_next = g_ahead ? g_ahead + (along && !dense ? place.offset[0] : i) : nullptr;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         for (int l = 0; l < GROUP; l += 16) {
-                            if (p_ahead) __builtin_prefetch(p_next + j + l, 1);
-                            if (g_ahead) __builtin_prefetch(g_next + j + l);
+                            if (p_next) __builtin_prefetch(p_next + j + l, 1);
+                            if (g_next) __builtin_prefetch(g_next + j + l);
                         }
 #pragma omp simd
                         for (int l = 0; l < GROUP; l++) {

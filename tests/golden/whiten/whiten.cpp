@@ -464,12 +464,12 @@ void whiten_y_run(
                             x_side ? x_side + inner.offset(5, i) :
                             along ? inner.tile(5, x_row + place.offset[5], count, x_buffer) :
                             lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
-                        const float* x_next = x_ahead + (along && !dense ? place.offset[5] : i);
+                        const float* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[5] : i) : nullptr;
                         float* sum_B_S__now = sum_B_S__held;
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                             for (int l = 0; l < GROUP; l += 16) {
-                                if (x_ahead) __builtin_prefetch(x_next + j + l);
+                                if (x_next) __builtin_prefetch(x_next + j + l);
                             }
                             [[maybe_unused]] float sum_B_S__given[GROUP];
 #pragma omp simd
@@ -576,13 +576,13 @@ void whiten_y_run(
                             along ? inner.tile(4, y_row + place.offset[4]) :
                             lanes.dense(4, y_from, first, count, filled);
                         float* y_tile = y_place ? y_place : y_buffer;
-                        const float* x_next = x_ahead + (along && !dense ? place.offset[5] : i);
-                        const float* y_next = y_ahead + (along && !dense ? place.offset[4] : i);
+                        const float* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[5] : i) : nullptr;
+                        const float* y_next = y_ahead ? y_ahead + (along && !dense ? place.offset[4] : i) : nullptr;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                             for (int l = 0; l < GROUP; l += 16) {
-                                if (x_ahead) __builtin_prefetch(x_next + j + l);
-                                if (y_ahead) __builtin_prefetch(y_next + j + l, 1);
+                                if (x_next) __builtin_prefetch(x_next + j + l);
+                                if (y_next) __builtin_prefetch(y_next + j + l, 1);
                             }
 #pragma omp simd
                             for (int l = 0; l < GROUP; l++) {
@@ -865,12 +865,12 @@ void whiten_sum_S_kept_run(
                         x_side ? x_side + inner.offset(3, i) :
                         along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
-                    const float* x_next = x_ahead + i;
+                    const float* x_next = x_ahead ? x_ahead + i : nullptr;
                     float* sum_S_now = sum_S_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         for (int l = 0; l < GROUP; l += 16) {
-                            if (x_ahead) __builtin_prefetch(x_next + j + l);
+                            if (x_next) __builtin_prefetch(x_next + j + l);
                         }
                         [[maybe_unused]] float sum_S_given[GROUP];
 #pragma omp simd
@@ -1124,12 +1124,12 @@ void whiten_kinds_run(
                         x_side ? x_side + inner.offset(2, i) :
                         along ? inner.tile(2, x_row + place.offset[2], count, x_buffer) :
                         lanes.load(2, ACROSS ? x + inner.offset(2, i) : x_row, first, count, x_buffer, filled);
-                    const float* x_next = x_ahead + i;
+                    const float* x_next = x_ahead ? x_ahead + i : nullptr;
                     int64_t* kinds_now = kinds_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
                         for (int l = 0; l < GROUP; l += 16) {
-                            if (x_ahead) __builtin_prefetch(x_next + j + l);
+                            if (x_next) __builtin_prefetch(x_next + j + l);
                         }
                         [[maybe_unused]] int64_t kinds_given[GROUP];
 #pragma omp simd
