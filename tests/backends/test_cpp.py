@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import platform
 import shutil
 import struct
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import kgen
+from kgen.testing import check
 
 pytestmark = pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="no C++ compiler is installed")
 
@@ -39,15 +41,16 @@ def test_what_is_zero_is_made_without_an_underflow() -> None:
     flags = ctypes.CDLL(name) if name else None
     if flags is None or not hasattr(flags, "fetestexcept"):
         pytest.skip("the C library has no floating-point flags")
+    underflow = 0x10 if platform.machine() in ("x86_64", "AMD64") else 0x8  # FE_UNDERFLOW of x86, and of Arm
     x = torch.tensor([-torch.inf, -1e30, -200.0, -104.0, 0.0] * 20)
     for body in ("exp(x)", "sigmoid(x)"):
         for dtype in ("f32", "bf16"):
             own = kgen.loads(f"e(x: {dtype}[...]) -> y: {dtype}[...]\n\ny = {body}\n", "e.k")
             given = x.to(torch.bfloat16 if dtype == "bf16" else torch.float32)
             y = own(given)
-            flags.feclearexcept(0x3F)
+            flags.feclearexcept(underflow)
             own(given)
-            assert not flags.fetestexcept(0x10), (body, dtype)  # FE_UNDERFLOW of x86 and of Arm
+            assert not flags.fetestexcept(underflow), (body, dtype)
             assert not y.view(-1, 5)[:, :4].any() and y.view(-1, 5)[:, 4].all()
 
 
@@ -183,7 +186,8 @@ def test_a_column_is_the_same_alone_and_among_others(n: int, dtype: torch.dtype)
             alone = own(x[:, :, k : k + 1])  # its elements lie as far apart
             assert torch.equal(y[:, k], alone[0][:, 0]) and torch.equal(z[:, k], alone[1][:, 0])
         exact, most = x.double().sum(1), x.double().abs().sum(1)
-        assert ((y.double() - exact).abs() <= (m.bit_length() + 4) * 2.0**-24 * most + unit * exact.abs()).all()
+        roundings = 31 + m.bit_length()  # of a round of 32 in their order, and of the rounds pairwise
+        assert ((y.double() - exact).abs() <= roundings * 2.0**-24 * most + unit * exact.abs()).all()
 
 
 @pytest.mark.parametrize("s", (1, 49, 64, 96, 128, 512))
@@ -196,8 +200,5 @@ def test_rows_of_several_runs_are_those_of_one(s: int) -> None:
     y, m = own(x, w, b)
     wide = [v[:, :, None].expand(3, 8, s).contiguous() for v in (w, b)]
     assert all(torch.equal(one, other) for one, other in zip((y, m), spread(x, *wide), strict=True))
-    turned = x.permute(2, 0, 3, 1).contiguous().permute(1, 3, 0, 2)
-    assert torch.allclose(own(turned, w, b)[0], y, rtol=1e-5, atol=1e-5)
-    exact = torch.nn.functional.group_norm(x.double().reshape(4, 24, s), 3, w.double().reshape(-1), b.double().reshape(-1))
-    assert ((y.double().reshape(4, 24, s) - exact).abs() <= 2.0**-24 * 40 * (1 + exact.abs())).all()
+    check(own, target="cpp", examples=4, sizes={"C": 8, "S": s}, dtypes={"T": "f32"})  # of all layouts, within the derived bound
     assert own(x[:, :, :, :0], w, b)[0].shape == (4, 3, 8, 0)
