@@ -22,7 +22,7 @@ THREADS = 128
 # cuda.h's numbers
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_
 _MAX_SHARED, _LARGE_CLUSTERS = 8, 14  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, ..._NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-_CLUSTER = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+_CLUSTER, _FOLLOWS = 4, 6  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, ..._PROGRAMMATIC_STREAM_SERIALIZATION
 
 
 class _Attribute(ctypes.Structure):
@@ -274,10 +274,10 @@ def _current(device: int) -> Iterator[None]:
             _cu(driver.cuCtxPopCurrent_v2(ctypes.byref(current)))
 
 
-def _clustered(grid: int, threads: int, shared: int, cluster: int, stream: int) -> _Config:
-    """What a launch in clusters asks for."""
-    attribute = _Attribute(_CLUSTER, 0, (cluster, 1, 1))
-    return _Config((grid, 1, 1), (threads, 1, 1), shared, stream, ctypes.pointer(attribute), 1)
+def _asked(grid: int, threads: int, shared: int, cluster: int, stream: int, follows: bool = False) -> _Config:
+    """What a launch in clusters asks for, or one that `follows` another and may begin before that has ended."""
+    own = [_Attribute(_CLUSTER, 0, (cluster, 1, 1))] * (cluster > 1 or not follows) + [_Attribute(_FOLLOWS, 0, (1,))] * follows
+    return _Config((grid, 1, 1), (threads, 1, 1), shared, stream, (_Attribute * len(own))(*own), len(own))
 
 
 class Function:
@@ -293,15 +293,17 @@ class Function:
         self.rooms: dict[tuple[int, int, int, int], int] = {}
 
     def __call__(
-        self, grid: int, device: int, stream: int, values: list[Any], threads: int = THREADS, shared: int = 0, cluster: int = 1
-    ) -> None:
-        """Launch on a stream (0: the device's default one); the device is made current for it and then as it was."""
+        self, grid: int, device: int, stream: int, values: list[Any], threads: int = THREADS, shared: int = 0, cluster: int = 1,
+        follows: bool = False,
+    ) -> None:  # fmt: skip
+        """Launch on a stream (0: the device's default one); the device is made current for it and then as it was.  `follows`: it may begin
+        before the launch before it has ended, for which the kernel waits itself."""
         driver = _driver()
         places = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         with _current(device):
             self.allow(device, shared, cluster)
-            if cluster > 1:
-                config = _clustered(grid, threads, shared, cluster, stream)
+            if cluster > 1 or follows:
+                config = _asked(grid, threads, shared, cluster, stream, follows)
                 _cu(driver.cuLaunchKernelEx(ctypes.byref(config), self.kernel, places, None))
             else:
                 _cu(driver.cuLaunchKernel(self.kernel, grid, 1, 1, threads, 1, 1, shared, stream, places, None))
@@ -311,7 +313,7 @@ class Function:
         where it does not say."""
         key = device, threads, shared, cluster
         if key not in self.rooms:
-            found, config = ctypes.c_int(), _clustered(cluster, threads, shared, cluster, 0)
+            found, config = ctypes.c_int(), _asked(cluster, threads, shared, cluster, 0)
             with _current(device):
                 self.allow(device, shared, cluster)
                 refused = _driver().cuOccupancyMaxActiveClusters(ctypes.byref(found), self.kernel, ctypes.byref(config))

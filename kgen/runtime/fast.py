@@ -73,7 +73,7 @@ class Launch(NamedTuple):
 
     Pointers are (where, which place, 0), the bytes there being how far behind it; numbers (where, which number, how many bytes, or
     ord("f") for a float rounded to f32),
-    derived ones (where, where among the derived bytes, how many).
+    derived ones (where, where among the derived bytes, how many).  `follows` is `nvrtc.Started`'s.
     """
 
     cuda: bool
@@ -88,6 +88,7 @@ class Launch(NamedTuple):
     pointers: tuple[tuple[int, int, int], ...]
     numbers: tuple[tuple[int, int, int], ...] = ()
     derived: tuple[tuple[int, int, int], ...] = ()
+    follows: bool = False
 
 
 class Lesson(NamedTuple):
@@ -539,10 +540,10 @@ def cuda_lesson(launcher: Any, plan: Any, call: Any) -> Lesson | None:
             _pad(blob, 8)
             parameters.append(len(blob))
             blob += bytes(value)
-        for function, grid, threads, shared, cluster in made.steps:
+        for function, grid, threads, shared, cluster, follows in made.steps:
             launches.append(Launch(
                 True, function.kernel, (grid, 1, 1), (threads, 1, 1), shared, cluster, bytes(blob), tuple(parameters), 0,
-                tuple(pointers), tuple(numbers), tuple(computed),
+                tuple(pointers), tuple(numbers), tuple(computed), follows,
             ))  # fmt: skip
     sizes = (*plan.sizes.items(), (ELLIPSIS, math.prod(plan.batch)))
     derive = launcher.derive(tuple(derived), sizes) if derived else None

@@ -46,14 +46,14 @@ static bool read_fills(PyObject *given, Fill **fills, int *count) {
     return true;
 }
 
-// (cuda, function, grid, block, shared, cluster, arguments, where parameters begin or how many words lie on the stack, fills ...)
+// (cuda, function, grid, block, shared, cluster, arguments, where parameters begin or how many words lie on the stack, fills ..., follows)
 static bool read_launch(PyObject *given, Launch *to) {
     unsigned long long function;
     Py_buffer arguments;
     PyObject *parameters, *pointers, *numbers, *derived;
-    if (!PyArg_ParseTuple(given, "pK(III)(III)IIy*O!iO!O!O!", &to->cuda, &function, &to->grid[0], &to->grid[1], &to->grid[2], &to->block[0],
+    if (!PyArg_ParseTuple(given, "pK(III)(III)IIy*O!iO!O!O!p", &to->cuda, &function, &to->grid[0], &to->grid[1], &to->grid[2], &to->block[0],
                           &to->block[1], &to->block[2], &to->shared, &to->cluster, &arguments, &PyTuple_Type, &parameters, &to->stack,
-                          &PyTuple_Type, &pointers, &PyTuple_Type, &numbers, &PyTuple_Type, &derived))
+                          &PyTuple_Type, &pointers, &PyTuple_Type, &numbers, &PyTuple_Type, &derived, &to->follows))
         return false;
     to->function = (void *)(uintptr_t)function;
     Py_ssize_t size = to->cuda ? arguments.len : (Py_ssize_t)sizeof(uint64_t) * (REGISTERS + STACK);
@@ -61,7 +61,7 @@ static bool read_launch(PyObject *given, Launch *to) {
     if (arguments.len <= size && size <= BYTES && (to->arguments = array(size, 1))) memcpy(to->arguments, arguments.buf, (size_t)arguments.len);
     PyBuffer_Release(&arguments);
     if (!to->arguments || to->stack > STACK || (!to->cuda && !CPU_CALLS)) return false;
-    if (to->cuda && !(to->cluster > 1 ? (void *)torch.launch_ex : (void *)torch.launch)) return false;
+    if (to->cuda && !(to->cluster > 1 || to->follows ? (void *)torch.launch_ex : (void *)torch.launch)) return false;
     Py_ssize_t count = PyTuple_GET_SIZE(parameters);
     if (count > PARAMETERS || !(to->parameters = array(count, sizeof *to->parameters))) return false;
     to->parameter_count = (int)count;

@@ -78,6 +78,7 @@ typedef struct {
     int parameter_count;
     Fill *pointers, *numbers, *derived;
     int pointer_count, number_count, derived_count, stack;
+    int follows;             // CUDA: the launch before, for which the kernel waits, and so may begin before that has ended
 } Launch;
 
 typedef struct { PyObject *shape, *strides, *dtype; bool large; } Make;
@@ -402,10 +403,13 @@ static int launch_cuda(const Launch *launch, char *arguments, void *stream) {
     const unsigned *g = launch->grid, *b = launch->block;
     void *parameters[PARAMETERS];
     for (int k = 0; k < launch->parameter_count; k++) parameters[k] = arguments + launch->parameters[k];
-    if (launch->cluster <= 1)
+    if (launch->cluster <= 1 && !launch->follows)
         return torch.launch(launch->function, g[0], g[1], g[2], b[0], b[1], b[2], launch->shared, stream, parameters, NULL);
-    LaunchAttribute cluster = {.id = 4, .value = {launch->cluster, 1, 1}};
-    LaunchConfig config = {{g[0], g[1], g[2]}, {b[0], b[1], b[2]}, launch->shared, stream, &cluster, 1};
+    LaunchAttribute asked[2];  // 4: a cluster's size; 6: programmatic stream serialization
+    unsigned count = 0;
+    if (launch->cluster > 1) asked[count++] = (LaunchAttribute){.id = 4, .value = {launch->cluster, 1, 1}};
+    if (launch->follows) asked[count++] = (LaunchAttribute){.id = 6, .value = {1}};
+    LaunchConfig config = {{g[0], g[1], g[2]}, {b[0], b[1], b[2]}, launch->shared, stream, asked, count};
     return torch.launch_ex(&config, launch->function, parameters, NULL);
 }
 

@@ -214,13 +214,15 @@ def load(cubin: bytes, lowered: str) -> Function:
 
 
 class Started(NamedTuple):
-    """One launch: its function, the blocks of its grid, the threads of a block, its shared memory in bytes, the blocks of a cluster."""
+    """One launch: its function, the blocks of its grid, the threads of a block, its bytes of shared memory, a cluster's blocks; whether
+    it `follows` the one before, for which its kernel waits itself (`dependency_synchronize`), and so may begin before that has ended."""
 
     function: Any
     grid: int
     threads: int = THREADS
     shared: int = 0
     cluster: int = 1
+    follows: bool = False
 
 
 class Launch(NamedTuple):
@@ -240,8 +242,8 @@ class Launch(NamedTuple):
             layout, work = type(layout).from_buffer_copy(layout), allocate(self.work)
             layout.work = work.data_ptr()
         values = [layout, *map(ctypes.c_void_p, pointers), *self.numbers]
-        for function, grid, threads, shared, cluster in self.steps:
-            function(grid, device_index, stream, values, threads, shared, cluster)
+        for function, grid, *asked in self.steps:
+            function(grid, device_index, stream, values, *asked)
 
 
 def rows_plan(
@@ -378,12 +380,13 @@ class CudaLauncher:
             first, _, *launch = planned.launches[0]
             there = room(self.function(unit.expression(types, first.text()), arch), device_index, *launch)
             planned = persistent.fitted(planned, there)
-        steps = []
-        for walk, *rest in planned.launches:
-            if rest[0] > MAX_GRID:
+        steps: list[Started] = []
+        for walk, grid, threads, shared, cluster in planned.launches:
+            if grid > MAX_GRID:
                 raise KgenError(f"{planned.rows} rows are more than one launch of {unit.kernel} covers")
             text = side.text(walk.text()) if side is not None else unit.walk(walk.text(), planned)
-            steps.append(Started(self.function(unit.expression(types, text), arch), *rest))
+            function, follows = self.function(unit.expression(types, text), arch), bool(steps) and limits(arch).cluster > 0
+            steps.append(Started(function, grid, threads, shared, cluster, follows))
         return Launch(tuple(steps), planned.layout(gathers), rounded(scalars), planned.work, fitted)
 
     def function(self, expression: str, arch: str) -> Function:
@@ -558,7 +561,8 @@ class Launcher:
 
     def sorted(self, found: keys.Sorting, arch: str) -> Launch:
         """The launches of a pass that sorts."""
-        return Launch(tuple([Started(self.orders.function(name, arch), *rest) for name, *rest in found.steps]), found.keys, (), found.work)
+        started = [Started(self.orders.function(step.kernel, arch), step.grid, step.threads, step.shared) for step in found.steps]
+        return Launch(tuple(started), found.keys, (), found.work)
 
     def prepared(self, k: int, call: Any, tensors: dict[str, Any], index: int) -> Launch | None:
         """The launches of unit number k for a call's sizes, strides, alignments and numbers."""

@@ -12,6 +12,7 @@ import ctypes
 import re
 import subprocess
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -47,7 +48,7 @@ using std::sqrt;
 #define __grid_constant__
 struct Dim { unsigned x; };
 struct uint4 { unsigned x, y, z, w; };
-static uint4 __ldg(const uint4* p) { return *p; }
+static uint4 __ldcs(const uint4* p) { return *p; }
 static Dim blockIdx, threadIdx, blockDim, gridDim;
 // Tickets: blocks run one after the other, and the first would take them all; others have taken those that it is not given.
 extern "C" unsigned most_tickets;
@@ -64,6 +65,9 @@ static unsigned long long atomicAdd(unsigned long long* p, unsigned long long by
     *p += by;
     return old;
 }
+// How many threads have waited for the launch before.
+extern "C" unsigned waits;
+unsigned waits;
 alignas(128) static unsigned char row_memory[1 << 18];
 extern "C" void* rows_memory() { return row_memory; }
 
@@ -305,6 +309,7 @@ ASM = (
     (r'asm volatile\("cp\.async\.commit_group;" ::: "memory"\);', "commit_copies();"),
     (r'asm volatile\("cp\.async\.wait_group %0;" :: "n"\((.*?)\) : "memory"\);', r"copy_now(\1);"),
     (r'asm volatile\("cp\.async\.wait_all;" ::: "memory"\);', "copy_now();"),
+    (r'asm volatile\("griddepcontrol\.wait;" ::: "memory"\);', "waits++;"),
     (r'asm\("mov\.u32 %0, %%nctaid\.z;" : "=r"\(again\)\);', "again = 1;"),
     (r'asm volatile\("prmt\.b32 %0, %0, 0, %1;" : "\+r"\(word\) : "r"\(walk\.again\)\);', "word = walk.again == 0x3210 ? word : 0;"),
     (r'asm\("(max|min)\.NaN\.f32 %0, %0, %1;" : "\+f"\(a\) : "f"\(b\)\);', r"a = \1_nan(a, b);"),
@@ -376,12 +381,16 @@ def started(library: ctypes.CDLL, name: str) -> Any:
     memory = library.rows_memory()
 
     def start(
-        grid: int, device: int, stream: int, values: list[Any], threads: int = nvrtc.THREADS, shared: int = 0, cluster: int = 1
-    ) -> None:
+        grid: int, device: int, stream: int, values: list[Any], threads: int = nvrtc.THREADS, shared: int = 0, cluster: int = 1,
+        follows: bool = False,
+    ) -> None:  # fmt: skip
         places = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         beyond = SHARED - shared
         ctypes.memset(memory + shared, 0x5A, beyond)
+        waits = ctypes.c_uint.in_dll(library, "waits")
+        waits.value = 0
         assert entry(grid, threads, places), "threads wait for one another for ever"
+        assert not follows or waits.value >= grid * threads, "a launch that may begin before the one before has ended does not wait for it"
         assert ctypes.string_at(memory + shared, beyond) == b"\x5a" * beyond, f"a block has {shared} bytes of shared memory and writes beyond"
 
     return start
@@ -430,12 +439,23 @@ class EmulatedOrders:
         return self.functions[expression]
 
 
+def following(rows: Callable[..., nvrtc.Launch | None]) -> Callable[..., nvrtc.Launch | None]:
+    """A launcher's `rows`, of which each launch but the first may begin early, as on devices that can do so."""
+
+    def made(*given: Any, **more: Any) -> nvrtc.Launch | None:
+        found = rows(*given, **more)
+        return found and found._replace(steps=tuple(step._replace(follows=k > 0) for k, step in enumerate(found.steps)))
+
+    return made
+
+
 class Emulated(nvrtc.Launcher):
     """A kernel's launcher for tensors on the CPU; `calls` are the calls that it is built for (None: a call builds what it needs)."""
 
     def __init__(self, text: str, folder: Path, *calls: tuple[Any, ...]):
         super().__init__(check.check(syntax.parse(text, "emulated.k")))
         self.run.arch = "sm_80"
+        self.run.rows = following(self.run.rows)  # type: ignore[method-assign]
         self.orders = EmulatedOrders()  # type: ignore[assignment]
         found: dict[str, None] = {}
         self.run.function = lambda expression, _: found.setdefault(expression) or (lambda *launched: None)  # type: ignore[method-assign]

@@ -7,8 +7,8 @@ struct uint4 { unsigned x, y, z, w; };
 struct dim3 { unsigned x, y, z; dim3(unsigned x = 1) : x(x), y(1), z(1) {} };
 enum cudaError_t { cudaSuccess, cudaErrorInvalidValue };
 using cudaStream_t = void*;
-enum { cudaDevAttrComputeCapabilityMajor, cudaDevAttrComputeCapabilityMinor, cudaLaunchAttributeClusterDimension,
+enum { cudaDevAttrComputeCapabilityMajor, cudaDevAttrComputeCapabilityMinor, cudaLaunchAttributeClusterDimension, cudaLaunchAttributeProgrammaticStreamSerialization,
        cudaFuncAttributeMaxDynamicSharedMemorySize, cudaFuncAttributeNonPortableClusterSizeAllowed };
-struct cudaLaunchAttribute { int id; struct { dim3 clusterDim; } val; };
+struct cudaLaunchAttribute { int id; struct { dim3 clusterDim; int programmaticStreamSerializationAllowed; } val; };
 struct cudaLaunchConfig_t { dim3 gridDim, blockDim; size_t dynamicSmemBytes; cudaStream_t stream; cudaLaunchAttribute* attrs; unsigned numAttrs; };
 """

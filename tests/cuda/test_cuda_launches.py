@@ -25,6 +25,7 @@ from kgen.parts import over_parts
 from kgen.resources import resource
 from kgen.runtime import nvrtc, persistent, rounds, rows, tiles, tuned
 from kgen.runtime.arguments import index_strides
+from kgen.runtime.limits import limits
 from kgen.show import show
 from kgen.types import DTYPES, ELLIPSIS
 from tests.cuda.host import HOST_TYPES
@@ -111,10 +112,14 @@ template <int RANK, int K, typename Index> static void note_layout(const Tiles<R
 }
 template <typename L, typename... P, typename... A>
 static cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel)(L, P...), const L& layout, A... arguments) {
-    const int cluster = c->numAttrs ? int(c->attrs->val.clusterDim.x) : 1;
+    int cluster = 1, follows = 0;
+    for (unsigned k = 0; k < c->numAttrs; k++) {
+        if (c->attrs[k].id == cudaLaunchAttributeClusterDimension) cluster = int(c->attrs[k].val.clusterDim.x);
+        else follows = c->attrs[k].val.programmaticStreamSerializationAllowed;
+    }
     const int shared = int(c->dynamicSmemBytes);
     if (shared > allowed_shared || cluster > (allowed_cluster ? 16 : 8)) return cudaErrorInvalidValue;
-    note("launch", {i64(c->gridDim.x), i64(c->blockDim.x), i64(cluster), i64(shared)});
+    note("launch", {i64(c->gridDim.x), i64(c->blockDim.x), i64(cluster), i64(shared), i64(follows)});
     note_layout(layout);
     kernel(layout, arguments...);
     noted += "\n";
@@ -274,13 +279,13 @@ def fitted(planned: Planned, unit: RowLayout) -> Planned:
     return persistent.fitted(planned, room(None, 0, *planned.launches[0][2:])) if follows else planned
 
 
-def expected(step: tuple[rows.Walk, int, int, int, int], plan: rows.RowPlan) -> tuple:
+def expected(step: tuple[rows.Walk, int, int, int, int], plan: rows.RowPlan, follows: bool) -> tuple:
     """A launch in the words of both."""
     walk, grid, threads, shared, cluster = step
     team = 0 if walk.stages is None and (walk.cluster and not walk.across or is_block(walk.team, threads)) else walk.team  # a cluster's blocks are teams
     way = team, walk.across, walk.vectors, walk.vec, walk.keep, walk.cluster, walk.step
     return (
-        grid, threads, cluster, shared, walk.stages, () if walk.stages == -1 else way, walk.wide, walk.main,
+        grid, threads, cluster, shared, follows, walk.stages, () if walk.stages == -1 else way, walk.wide, walk.main,
         plan.rows, plan.n, plan.segments, plan.span, plan.misaligned, plan.slot,
     )  # fmt: skip
 
@@ -320,15 +325,15 @@ def padded(inner: Any, rank: int, fill: int) -> list[int]:
     return [fill] * (rank - len(inner)) + list(inner)
 
 
-def is_same(lines: list[str], plan: Planned) -> None:
-    """Hold what was noted to a plan, field by field."""
+def is_same(lines: list[str], plan: Planned, arch: str) -> None:
+    """Hold what was noted to a plan, field by field; where devices can, each launch but the first may begin before the one before has ended."""
     notes = [line for line in lines if not line.startswith("work")]
     under = plan.under if isinstance(plan, rounds.RoundsPlan) else plan
     assert len(notes) == len(plan.launches)
     assert (f"work={plan.work}" in lines) == (plan.work > 0)
-    for line, step in zip(notes, plan.launches, strict=True):
+    for k, (line, step) in enumerate(zip(notes, plan.launches, strict=True)):
         got, values = launched(line)
-        assert got == expected(step, under)
+        assert got == expected(step, under, k > 0 and limits(arch).cluster > 0)
         row_rank, rank = (len(values[k]) for k in ("row_size", "size"))
         assert values["row_size"] == padded(under.row_sizes, row_rank, 1) and values["size"] == padded(under.sizes, rank, 1)
         assert values["row_stride"] == [s for own in under.row_strides for s in padded(own, row_rank, 0)]
@@ -404,12 +409,13 @@ def rows_alike(call: Call, file: File) -> str:
     planned = fitted(asked[0], call.unit)
     assert made is not None and len(asked) == 1
     assert [step.grid for step in made.steps] == [grid for _, grid, *_ in planned.launches]
+    assert [step.follows for step in made.steps] == [k > 0 and limits(call.arch).cluster > 0 for k in range(len(made.steps))]
     if call.unit.near and not in_lines(call, planned):  # a file has few kernels of such a pass: all others find neighbours one by one
         rows.cached.cache_clear()
         with mock.patch.object(rows, "_vectors", lambda *_: (1, False, 0)):
             planned = real(*asks[0])
         rows.cached.cache_clear()
-    is_same(noted, planned)
+    is_same(noted, planned, call.arch)
     walk, under = planned.launches[0][0], planned.under if isinstance(planned, rounds.RoundsPlan) else planned
     assert all(("Nearby<" in line) == bool(call.unit.near) for line in noted if "Walk = " in line), noted
     dims = "flat" if len(under.sizes) == len(under.row_sizes) == 1 else "of many dims"
@@ -433,7 +439,7 @@ def map_alike(call: Call, file: File) -> str:
     found = re.search(r"RANK = (\d+); int VEC = (\d+); Index = ([\w ]+); (?:\w+ )+SPLAT = (\d+)(?:; int ROWS = (\d+))?", line)
     assert found
     want, rank, splat = nvrtc.layout(planned), len(values["size"]), int(found[4])
-    assert values["launch"] == [planned.grid, nvrtc.THREADS, 1, 0] and values["n"] == [want.n]
+    assert values["launch"] == [planned.grid, nvrtc.THREADS, 1, 0, 0] and values["n"] == [want.n]
     assert int(found[2]) == planned.variant.vec and int(found[5] or 1) == planned.variant.rows and splat in (planned.variant.splat, given)
     assert "long" in found[3] or not planned.variant.wide
     assert values["size"] == padded(list(want.size), rank, 1)
@@ -448,7 +454,7 @@ def tiles_alike(line: str, plan: tiles.TilePlan) -> str:
     values, found = noted_numbers(line), re.search(r"RANK = (\d+); int VEC = (\d+); Index = [\w ]+; bool GATHERS = (\w+)", line)
     assert found and (int(found[2]), found[3] == "true") == plan.variant[1:]
     want, rank = plan.layout(), len(values["size"])
-    assert values["launch"] == [plan.grid, nvrtc.THREADS, 1, 0] and values["n"] == [want.n]
+    assert values["launch"] == [plan.grid, nvrtc.THREADS, 1, 0, 0] and values["n"] == [want.n]
     assert values["size"] == padded(plan.sizes, rank, 1)
     assert values["stride"] == [s for own in plan.strides for s in padded(own, rank, 0)]
     assert values["tiles"] == [*want.many, *want.extent, *want.inverse, want.each, want.shift, want.mask]
@@ -498,7 +504,7 @@ def test_rows_that_follow_one_another_are_launched_alike(file: File, monkeypatch
         planned = nvrtc.row_plan(unit, many, (n,), given, 0, arch)
         assert planned is not None
         planned = fitted(planned, unit)
-        is_same(noted, planned)
+        is_same(noted, planned, arch)
         if isinstance(planned, rounds.RoundsPlan):
             seen[name, arch, dtype, n] += 1
     assert {("again", "sm_90", "bf16", 65536), ("again", "sm_90", "f32", 32768), ("scaled", "sm_90", "f32", 262144),
@@ -526,4 +532,4 @@ def test_show_prints_the_launches_of_a_written_file(file: File, monkeypatch: pyt
             asked = [(threads, cluster, shared, vectors, elements, segments)] * launches
             if launches == 3:  # the last one stores, whoever has read
                 asked[-1] = STORING[0], cluster, shared, STORING[1], elements, segments
-            assert [(x[1], x[2], x[3], x[5][2], x[5][3], x[10] // x[2]) for x in notes] == asked
+            assert [(x[1], x[2], x[3], x[6][2], x[6][3], x[11] // x[2]) for x in notes] == asked

@@ -161,6 +161,10 @@ BUGS = (
     bug("rows need what their columns give", "kgen/columns.py", "return not _needs(host, column) and not any(", "return not any(", ROUNDS + "test_what_is_read_once"),
     bug("of two contributions one is lost", "kgen/tape.py", 'Part(self.added(a.raw, b.raw), a.guards)', "a", GRAD + "test_a_gradient_is_autograds[add_rmsnorm-saved]"),
     # ------------------------------------------------------------------------------------------------------------ CUDA
+    bug("a launch does not wait for the one before (CUDA)", "templates/cuda/library/kgen_walk.cuh", "if constexpr (STEP > 0) dependency_synchronize();", "",
+        EMULATED + "test_blocks_share_long_rows_that_lie_side_by_side"),
+    bug("the sum of columns does not wait for the rows' launch (CUDA)", "templates/cuda/library/kgen_rounds.cuh",
+        "if constexpr (FINISHES) dependency_synchronize();", "", ROUNDS + "test_a_team_of_many_rows_adds_to_what_it_left"),
     bug("missing barrier between a warp's part and the block's (CUDA)", "templates/cuda/library/kgen_walk.cuh", "            __syncthreads();\n            Words<Part> words;",
         "            Words<Part> words;", EMULATED + "test_rows_are_reduced_whoever_takes_them"),
     bug("a copy to shared memory is not waited for (CUDA)", "templates/cuda/library/kgen_walk.cuh", 'if constexpr (KEEP == 2) asm volatile("cp.async.wait_all;" ::: "memory");', "",

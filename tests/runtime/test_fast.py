@@ -253,12 +253,22 @@ int launch(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned
     if (refuse) return refuse;
     return !((entry_t)f)(gx, bx, params);
 }
+typedef struct { unsigned grid[3], block[3], shared; void *stream; struct { int id, pad; unsigned value[16]; } *attributes; unsigned count; } Config;
+int following;  // launches that may begin before the one before has ended
+int launch_ex(const Config* c, void* f, void** params, void** extra) {
+    for (unsigned k = 0; k < c->count; k++) following += c->attributes[k].id == 6 && c->attributes[k].value[0] == 1;
+    return launch(f, c->grid[0], 1, 1, c->block[0], 1, 1, c->shared, c->stream, params, extra);
+}
 """
 
 GIVEN = {
     "MIX": (MIX, lambda: (torch.randn(6, 8), torch.randn(8), 0.5, 3)),
     "STEP": (STEP, lambda: (torch.randn(40), torch.randn(40), torch.randn(40), 0.25)),
     "TWO": (TWO, lambda: (torch.randn(3, 40), torch.randn(40))),
+    "columns": (
+        "columns(x: T[M, N]) -> (y: T[M, N], s: T[N])\ny = x / (1 + sum[N](x^2))\ns = sum[M](x)\n",
+        lambda: (torch.randn(70, 40),),
+    ),
     "derived": (
         "adam(p: T[...], g: T[...], t: int, b: float = 0.9) -> p': T[...]\np' = p - g / (1 - b^t)\n",
         lambda: (torch.randn(33), torch.randn(33), 3),
@@ -290,14 +300,17 @@ def test_cuda_launches_are_replayed(name: str, tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(launcher.run, "function", function)
 
+    launched: list[Any] = []
+
     class Launched:
         def __call__(self, call: Any) -> None:
             launcher.launch(call, 0, 0)
+            launched.append(call.launched)
 
         def lesson(self, plan: Any, call: Any) -> Any:
             return fast.cuda_lesson(launcher, plan, call)
 
-    fast.set_up(fast.EXTENSION.module, {"launch": ctypes.cast(fake.launch, ctypes.c_void_p).value or 0})
+    fast.set_up(fast.EXTENSION.module, {name: ctypes.cast(getattr(fake, name), ctypes.c_void_p).value or 0 for name in ("launch", "launch_ex")})
     kernel, plain = kgen.loads(text), kgen.loads(text)
     kernel._launchers["cpp"] = Launched()
     for given in (aligned, shifted):
@@ -312,6 +325,8 @@ def test_cuda_launches_are_replayed(name: str, tmp_path: Path, monkeypatch: pyte
             got, want = kernel(*given), plain._bound(other, {}, None, "torch")
             for a, b in zip((*in_tuple(got), *given), (*in_tuple(want), *other), strict=True):
                 torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    follows = sum(step.follows for made in launched[0] for step in made.steps)
+    assert ctypes.c_int.in_dll(fake, "following").value == 4 * follows and bool(follows) == (name == "columns")
     if name == "TWO":  # whose numbers need no arithmetic on the host
         calls_of_other_processes(text, kernel, launcher, (aligned, shifted), monkeypatch)
     ctypes.c_int.in_dll(fake, "refuse").value = 700  # the general way is taken, and works

@@ -22,6 +22,7 @@ template <int THREADS_, int BLOCKS_, int TEAM, int VEC_, int PARTS, bool BACK, u
     __device__ explicit Beside(const Layout& rows) : rows(rows), lane(threadIdx.x / TEAMS), side(threadIdx.x % TEAMS * PARTS) {
         Index block = blockIdx.x;
         if constexpr (CHAINED) {
+            dependency_synchronize();
             const Index blocks = (rows.rows + SIDE - 1) / SIDE, taken = ticket(rows.work);
             segment = taken / blocks;
             block = taken % blocks;

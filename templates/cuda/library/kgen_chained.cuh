@@ -16,6 +16,7 @@ template <typename Under, typename Index> struct Taking : Under {
     bool telling = true;
 
     __device__ explicit Taking(const typename Under::Layout& rows) : Under(rows) {
+        dependency_synchronize();
         own = {rows.rows, 0}, after = tile(taken()), later = tile(taken());
         if (threadIdx.x == 0) next_ticket = atomicAdd(rows.work, 1u);
         go();

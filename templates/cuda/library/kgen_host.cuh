@@ -61,22 +61,37 @@ template <int K> struct Dims {
     }
 };
 
-// What a launch asks for, which the kernel is then allowed; `cluster` blocks (1: none) are a cluster.
+inline cudaError_t device_arch(int& arch) {
+    int device = 0, major = 0, minor = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    arch = 10 * major + minor;
+    return error;
+}
+
+// What a launch asks for, which the kernel is then allowed; `cluster` blocks (1: none) are a cluster. One that `follows` another, and whose
+// kernel waits for it (`dependency_synchronize`), may begin before that has ended, where devices can do so.
 struct Start {
     cudaLaunchConfig_t config = {};
-    cudaLaunchAttribute attribute = {};
+    cudaLaunchAttribute attributes[2] = {};
     cudaError_t error = cudaSuccess;
 
-    template <typename F> Start(F kernel, i64 blocks, int threads, int cluster, int shared, cudaStream_t stream) {
+    template <typename F> Start(F kernel, i64 blocks, int threads, int cluster, int shared, bool follows, cudaStream_t stream) {
         config.gridDim = dim3(unsigned(blocks));
         config.blockDim = dim3(unsigned(threads));
         config.dynamicSmemBytes = size_t(shared);
         config.stream = stream;
-        attribute.id = cudaLaunchAttributeClusterDimension;
-        attribute.val.clusterDim.x = unsigned(cluster);
-        attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-        if (cluster > 1) config.attrs = &attribute, config.numAttrs = 1;
-        if (shared > 0) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+        attributes[0].id = cudaLaunchAttributeClusterDimension;
+        attributes[0].val.clusterDim.x = unsigned(cluster);
+        attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
+        attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[1].val.programmaticStreamSerializationAllowed = 1;
+        int arch = 0;
+        if (follows) error = device_arch(arch);
+        config.attrs = cluster > 1 ? attributes : attributes + 1;
+        config.numAttrs = unsigned(cluster > 1) + unsigned(arch >= 90);
+        if (shared > 0 && error == cudaSuccess) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
         if (cluster > 8 && error == cudaSuccess) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
     }
     Start(const Start&) = delete;
@@ -84,10 +99,10 @@ struct Start {
 
 // Launch a kernel on its layout and what else it takes.
 template <typename Layout, typename... P, typename... A>
-cudaError_t start(void (*kernel)(Layout, P...), const Layout& layout, i64 blocks, int threads, int cluster, int shared, cudaStream_t stream,
-                  A... arguments) {
+cudaError_t start(void (*kernel)(Layout, P...), const Layout& layout, i64 blocks, int threads, int cluster, int shared, bool follows,
+                  cudaStream_t stream, A... arguments) {
     if (blocks > INT_MAX) return cudaErrorInvalidValue;
-    const Start asked(kernel, blocks, threads, cluster, shared, stream);
+    const Start asked(kernel, blocks, threads, cluster, shared, follows, stream);
     return asked.error == cudaSuccess ? cudaLaunchKernelEx(&asked.config, kernel, layout, P(arguments)...) : asked.error;
 }
 

@@ -192,7 +192,7 @@ cudaError_t launch(void (*kernel)(Layout<RANK, K, Index>, P...), const Plan<K>& 
         layout.size[RANK > 1 ? RANK - 2 : 0] /= rows;
         for (int k = 0; k < K; k++) layout.stride[k][RANK > 1 ? RANK - 2 : 0] *= rows;
     }
-    return start(kernel, layout, (i64(layout.n) + each - 1) / each, 128, 1, 0, stream, arguments...);
+    return start(kernel, layout, (i64(layout.n) + each - 1) / each, 128, 1, 0, false, stream, arguments...);
 }
 
 template <int RANK_, int VEC_, typename Index_, u64 SPLAT_, int ROWS_ = 1> struct Variant {

@@ -2,6 +2,14 @@
 #pragma once
 #include "kgen_numbers.cuh"
 
+// A launch of a plan may begin before the one that it follows has ended (`follows` of the launch): what that leaves is there behind this, and
+// nothing is to be written before.
+__device__ inline void dependency_synchronize() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // Where element i of some dims lies. Of many it is mostly within the innermost; else divisions are long, and called.
 template <int R, typename Index> __device__ inline Index divided(const Index (&size)[R], const Index (&stride)[R], Index i) {
     Index at = 0;

@@ -192,8 +192,8 @@ template <typename P, bool GENERAL, typename Kernel> i64 room(const Launch& l, K
     if (found > 0) return found;
     using F = decltype(kernel(Way<typename Walked<P, first_kernel<P, GENERAL>()>::Type>()));
     const F one = find_kernel<P, GENERAL, F>(l.kernel, kernel, std::make_integer_sequence<int, P::KERNELS.count>());
-    Start asked(one, l.cluster, l.threads, l.cluster, l.shared, nullptr);
-    asked.config.attrs = &asked.attribute, asked.config.numAttrs = 1;  // also where a block is a cluster of one
+    Start asked(one, l.cluster, l.threads, l.cluster, l.shared, false, nullptr);
+    asked.config.attrs = asked.attributes, asked.config.numAttrs = 1;  // also where a block is a cluster of one
     if (asked.error != cudaSuccess || cudaOccupancyMaxActiveClusters(&found, one, &asked.config) != cudaSuccess) return 0;
     if (keeps) known[device][l.kernel][l.cluster].store(found, std::memory_order_relaxed);
     return found;

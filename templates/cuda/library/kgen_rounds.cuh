@@ -49,6 +49,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         first = this->group * Under::teams();
         to = first + (TEAM == 0 ? 0 : ACROSS ? threadIdx.x % Under::teams() : threadIdx.x / TEAM);
         whole = EDGES ? this->vectors : this->rows.n / VEC;
+        if constexpr (FINISHES) dependency_synchronize();
     }
 
     // ---- rounds: all threads of a block go through as many

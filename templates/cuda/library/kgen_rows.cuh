@@ -52,18 +52,9 @@ cudaError_t launch_rows(const typename P::Plan& plan, cudaStream_t stream, Kerne
     for (int k = 0; k < plan.launches && error == cudaSuccess; k++) {
         const Launch l = plan.launch(k);
         const F found = find_kernel<P, GENERAL, F>(l.kernel, kernel, std::make_integer_sequence<int, P::KERNELS.count>());
-        error = start(found, layout, l.blocks, l.threads, l.cluster, l.shared, stream, arguments...);
+        error = start(found, layout, l.blocks, l.threads, l.cluster, l.shared, k > 0, stream, arguments...);
     }
     if (work) cudaFreeAsync(work, stream);
-    return error;
-}
-
-inline cudaError_t device_arch(int& arch) {
-    int device = 0, major = 0, minor = 0;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-    arch = 10 * major + minor;
     return error;
 }
 

@@ -89,13 +89,13 @@ cudaError_t scan_by(const Dims<P::OPERANDS>& row, i64 n, const ScanOperand (&ope
             cudaError_t error = cudaMallocAsync(&work, size_t(8 * words), stream);
             layout.work = static_cast<unsigned*>(work);
             const auto first = kernel(ScanWay<typename Walks::template Taken<0>>()), then = kernel(ScanWay<typename Walks::template Taken<1>>());
-            if (error == cudaSuccess) error = start(first, layout, clears, THREADS, 1, SHARED, stream, arguments...);
-            if (error == cudaSuccess) error = start(then, layout, takes, THREADS, 1, SHARED, stream, arguments...);
+            if (error == cudaSuccess) error = start(first, layout, clears, THREADS, 1, SHARED, false, stream, arguments...);
+            if (error == cudaSuccess) error = start(then, layout, takes, THREADS, 1, SHARED, true, stream, arguments...);
             if (work) cudaFreeAsync(work, stream);
             return error;
         }
     }
-    return start(kernel(ScanWay<typename Walks::Whole>()), layout, blocks, THREADS, 1, 0, stream, arguments...);
+    return start(kernel(ScanWay<typename Walks::Whole>()), layout, blocks, THREADS, 1, 0, false, stream, arguments...);
 }
 
 template <typename P, bool ASIDE, bool GENERAL, int I, typename Kernel, typename... A>

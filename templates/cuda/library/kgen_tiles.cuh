@@ -218,7 +218,7 @@ cudaError_t launch(void (*kernel)(Tiles<RANK, K, unsigned>, P...), const TilePla
     for (int t = 0; t < 2; t++) tiles.inverse[t] = unsigned(((i64(1) << 31) - 1) / plan.extent[t + 1] + 1);
     tiles.each = unsigned(plan.each), tiles.mask = unsigned(plan.mask);
     for (tiles.shift = 0; 1u << tiles.shift < tiles.each; ) tiles.shift++;
-    return start(kernel, tiles, plan.tiles, 128, 1, 0, stream, arguments...);
+    return start(kernel, tiles, plan.tiles, 128, 1, 0, false, stream, arguments...);
 }
 
 // Kernels for vectors of up to VEC elements.

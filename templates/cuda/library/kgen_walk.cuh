@@ -63,6 +63,7 @@ struct Walk : Partials {
         go(group * teams() + team);
         asm("mov.u32 %0, %%nctaid.z;" : "=r"(again));
         again *= 0x3210;
+        if constexpr (STEP > 0) dependency_synchronize();
     }
     __device__ void go(Index to) {
         row = to;
