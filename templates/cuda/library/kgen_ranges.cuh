@@ -5,6 +5,8 @@
 // The ranges of rows whose pieces blocks share, at most, and the words of work before what is left of pieces: where each range's begin, and
 // behind these the blocks of terms in a piece.
 constexpr unsigned MOST_RANGES = 512, BEFORE_PIECES = MOST_RANGES + 8;
+// Up to so many pieces of a range each thread takes up those of one row; more are taken up by several threads for a row.
+constexpr unsigned FEW_PIECES = 64;
 // Of a block of terms a half is on its way at a time: eight terms of each lane.
 constexpr unsigned HALF_BLOCK = 64;
 
@@ -218,6 +220,12 @@ template <int O, typename Walk> struct PieceAtHand {
         return p + place_of(walk.rows.row_size, walk.rows.row_stride[O], row) + (at + threadIdx.x / Walk::TEAMS) * stride;
     }
 };
+// A vector that no thread asks for again: the L2 cache is for what is left of pieces.
+template <typename V> __device__ inline V read_once(const V* p) {
+    static_assert(sizeof(V) == 16);
+    const uint4 words = __ldcs(reinterpret_cast<const uint4*>(p));
+    return *reinterpret_cast<const V*>(&words);
+}
 // Leave the sums of the pieces that a block takes. The terms of one half of a block are on their way while those of another are added up,
 // and their place is worked out before that.
 template <int O, typename F, typename T, typename Walk> __device__ inline void leave(const Walk& walk, const T* p, i64 stride) {
@@ -231,7 +239,7 @@ template <int O, typename F, typename T, typename Walk> __device__ inline void l
     const T* own = now.start(walk, p, stride);
     #pragma unroll
     for (int l = 0; l < OWN; l++) {
-        if (now.rest() - lane > 8 * l) terms[l] = *reinterpret_cast<const V*>(own + 8 * l * stride);
+        if (now.rest() - lane > 8 * l) terms[l] = read_once(reinterpret_cast<const V*>(own + 8 * l * stride));
     }
     F sum;
     BlockSums<E> sums;
@@ -247,7 +255,7 @@ template <int O, typename F, typename T, typename Walk> __device__ inline void l
                 #pragma unroll
                 for (int k = 0; k < F::COLUMNS; k++) sum.at[k] += E(element(terms[l], k));
             }
-            if (more > 8 * l) terms[l] = *reinterpret_cast<const V*>(own);
+            if (more > 8 * l) terms[l] = read_once(reinterpret_cast<const V*>(own));
         }
         if (now.ends_block()) {
             sums.add(from_lanes<F, Walk::TEAMS>(sum, room + turn), ++blocks);
@@ -263,23 +271,33 @@ template <int O, typename F, typename T, typename Walk> __device__ inline void l
     }
     __syncthreads();  // another sum may follow
 }
-// Add up what was left of a range, in the order in which one thread would: eight threads that lie TEAMS apart add up sixteen pieces each, and
-// then the first threads of the block those sums, of one row each.
-template <int O, typename F, typename Walk> __device__ inline F taken_up(const Walk& walk, i64 terms) {
-    using E = typename F::Element;
+// What was left of a range for one row, in the order in which one thread would add it up: `whole` pieces, `apart` elements apart.
+template <typename E> __device__ inline E row_taken_up(const E* own, u64 apart, unsigned whole, E all) {
+    BlockSums<E> groups;
+    for (unsigned piece = 0; piece < whole; piece += 16) {
+        E found[16], sum = E();
+        #pragma unroll
+        for (int l = 0; l < 16; l++, own += apart) found[l] = piece + l < whole ? *own : E();
+        #pragma unroll
+        for (int l = 0; l < 16; l++) sum += found[l];
+        if (piece + 16 <= whole) groups.add(sum, piece / 16 + 1);
+        else all += sum;
+    }
+    #pragma unroll
+    for (int k = 0; k < 5; k++) all += groups.total[k];
+    return all;
+}
+// The same for the rows of a block, of which the first threads have one each: eight threads that lie TEAMS apart add up sixteen pieces each,
+// and then the first threads of the block those sums.
+template <typename F, int TEAMS, typename E> __device__ inline E rows_taken_up(const E* of_rows, u64 apart, unsigned whole, E all, E* room) {
     using V = Vector<E, F::COLUMNS>;
-    constexpr int ROWS = F::COLUMNS * Walk::TEAMS, LOT = 8 * ROWS;
-    E* const room = shared_room<E, 2 * LOT>();
-    const typename Walk::Place begin = walk.group * Walk::TEAMS;
-    const unsigned blocks = unsigned((terms + 127) / 128), whole = blocks / walk.each, lane = threadIdx.x / Walk::TEAMS;
-    const int first = threadIdx.x % Walk::TEAMS * F::COLUMNS, row = threadIdx.x < ROWS ? threadIdx.x : 0;
-    const E* const of_rows = left<O, E>(walk, walk.first) + u64(begin - walk.range * walk.along()) * F::COLUMNS;
-    const u64 apart = u64(walk.along()) * F::COLUMNS;
-    E all = blocks % walk.each ? of_rows[whole * apart + row] + E() : E();
+    constexpr int ROWS = F::COLUMNS * TEAMS, LOT = 8 * ROWS;
+    const unsigned lane = threadIdx.x / TEAMS;
+    const int first = threadIdx.x % TEAMS * F::COLUMNS, row = threadIdx.x < ROWS ? threadIdx.x : 0;
     BlockSums<E> groups;
     unsigned turn = 0;
     for (unsigned group = 0; group * 16 < whole; group += 8, turn ^= LOT) {
-        Vector<E, F::COLUMNS> sum = {};
+        V sum = {};
         #pragma unroll 1
         for (unsigned piece = (group + lane) * 16, end = piece + 16; piece < end; piece += 4) {
             V found[4];
@@ -303,9 +321,26 @@ template <int O, typename F, typename Walk> __device__ inline F taken_up(const W
     }
     #pragma unroll
     for (int k = 0; k < 5; k++) all += groups.total[k];
-    if (threadIdx.x < ROWS) room[turn + row] = all;  // the lot that nobody reads
     __syncthreads();
-    const V found = *reinterpret_cast<const V*>(room + turn + first);
+    return all;
+}
+// Add up what was left of a range, for all of a thread's rows.
+template <int O, typename F, typename Walk> __device__ inline F taken_up(const Walk& walk, i64 terms) {
+    using E = typename F::Element;
+    using V = Vector<E, F::COLUMNS>;
+    constexpr int ROWS = F::COLUMNS * Walk::TEAMS, LOT = 8 * ROWS;
+    E* const room = shared_room<E, 2 * LOT>();
+    const typename Walk::Place begin = walk.group * Walk::TEAMS;
+    const unsigned blocks = unsigned((terms + 127) / 128), each = walk.each, whole = blocks / each;
+    const int first = threadIdx.x % Walk::TEAMS * F::COLUMNS, row = threadIdx.x < ROWS ? threadIdx.x : 0;
+    const E* const of_rows = left<O, E>(walk, walk.first) + u64(begin - walk.range * walk.along()) * F::COLUMNS;
+    const u64 apart = u64(walk.along()) * F::COLUMNS;
+    E all = blocks % each ? of_rows[whole * apart + row] + E() : E();
+    if (whole > FEW_PIECES) all = rows_taken_up<F, Walk::TEAMS>(of_rows, apart, whole, all, room);
+    else if (threadIdx.x < ROWS) all = row_taken_up(of_rows + row, apart, whole, all);
+    if (threadIdx.x < ROWS) room[row] = all;
+    __syncthreads();
+    const V found = *reinterpret_cast<const V*>(room + first);
     __syncthreads();  // another sum may follow
     F sum;
     #pragma unroll
