@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from kgen.bench.library import TIMED, scanned, wide
+from kgen.bench.library import TIMED, scanned, turned, wide
 from kgen.bench.peers import written_out
 from kgen.check import Kernel
 from kgen.runtime.coded import packed
@@ -66,11 +66,25 @@ def _segment_mean(x: Any, ids: Any, default: Any) -> Any:
     return torch.zeros_like(default).index_add(0, ids, x).div(n).where(n > 0, default)
 
 
-def _ragged_mean(x: Any, offsets: Any) -> Any:
-    if bool((offsets[0] != 0) | (offsets[-1] != len(x)) | (offsets.diff() < 0).any()):  # torch's are one after the other
-        ends = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
-        return torch.stack([x[a:b].mean(0) if a < b else x.new_zeros(x.shape[1:]) for a, b in ends])
-    return torch.segment_reduce(x, "mean", lengths=offsets.diff(), initial=0)
+def _group_int8(x: Any) -> Any:
+    groups = x.unflatten(-1, (-1, 128)).float()
+    s = groups.abs().amax(-1) / 127
+    return (groups / s[..., None]).round().clamp(-127, 127).to(torch.int8).flatten(-2), s
+
+
+def _laplacian(x: Any) -> Any:
+    p = F.pad(x, (1, 1, 1, 1))
+    return p[..., :-2, 1:-1] + p[..., 2:, 1:-1] + p[..., 1:-1, :-2] + p[..., 1:-1, 2:] - 4 * x
+
+
+def _rope_interleaved(x: Any, cos: Any, sin: Any) -> Any:
+    a, b = x[..., ::2], x[..., 1::2]
+    return torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
+
+
+def _swiglu_packed(x: Any) -> Any:
+    g, u = x.chunk(2, -1)
+    return F.silu(g) * u
 
 
 def _min_p(x: Any, p: float) -> Any:
@@ -90,6 +104,7 @@ TORCH: dict[str, Call] = TIMED | {
     "argmax": lambda x: torch.argmax(x, -1),
     "batchnorm_stats": _batchnorm_stats,
     "bias_gelu": lambda x, b: F.gelu(x + b),
+    "causal_conv4": lambda x, w, b: F.silu(F.conv1d(F.pad(x.flatten(0, -3), (3, 0)), w[:, None], b, groups=len(b))).view_as(x),
     "clip_by_value": lambda x, lo, hi: torch.clamp(x, lo, hi),
     "cosine_similarity": lambda x, y, eps: F.cosine_similarity(x, y, -1, eps),
     "cross_entropy": _cross_entropy,
@@ -101,6 +116,7 @@ TORCH: dict[str, Call] = TIMED | {
     "geglu": lambda g, u: F.gelu(g) * u,
     "gelu": lambda x: F.gelu(x),
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "group_int8": _group_int8,
     "groupnorm": _group_norm,
     "hardswish": lambda x: F.hardswish(x),
     "histogram": _histogram,
@@ -108,6 +124,7 @@ TORCH: dict[str, Call] = TIMED | {
     "linear_recurrence": lambda x, g: scanned(g.sigmoid(), (1 - g.sigmoid()) * x, -2),
     "kl_div": lambda q, p: F.kl_div(q, p, reduction="none").sum(-1),
     "l2_normalize": lambda x, eps: F.normalize(x, dim=-1, eps=eps),
+    "laplacian": _laplacian,
     "layernorm": lambda x, w, b, eps: F.layer_norm(x, w.shape, w, b, eps),
     "lerp_ema": lambda ema, x, w: ema.lerp_(x.to(ema.dtype), w),
     "log_softmax": lambda x: F.log_softmax(x, -1),
@@ -116,15 +133,18 @@ TORCH: dict[str, Call] = TIMED | {
     "min_p_mask": _min_p,
     "mish": lambda x: F.mish(x),
     "mse": lambda x, y: F.mse_loss(x, y),
-    "ragged_mean": _ragged_mean,
+    "ragged_mean": lambda x, offsets: torch.segment_reduce(x, "mean", lengths=offsets.diff(), initial=0),
     "relu_squared": lambda x: F.relu(x).square(),
     "rmsnorm": lambda x, w, eps: F.rms_norm(x, w.shape, w, eps),
+    "rope": turned,
+    "rope_interleaved": _rope_interleaved,
     "segment_mean": _segment_mean,
     "silu": lambda x: F.silu(x),
     "softmax": lambda x: F.softmax(x, -1),
     "softplus": lambda x: F.softplus(x),
     "sum_of_squares_cols": lambda x: torch.sum(x * x, 0),
     "swiglu": lambda g, u: F.silu(g) * u,
+    "swiglu_packed": _swiglu_packed,
     "top_p_mask": _top_p,
     "topk": lambda x: torch.topk(x, 8),
     "topk_mask": lambda x, k: x.where(torch.zeros_like(x, dtype=torch.bool).scatter(-1, x.topk(k).indices, True), -math.inf),

@@ -38,7 +38,7 @@ def _unit(x: Tensor, eps: float, dims: tuple[int, ...] = (-1,)) -> Tensor:
     return x * torch.rsqrt(x.square().mean(dims, True) + eps)
 
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     a, b = x.chunk(2, -1)
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
 
@@ -311,11 +311,11 @@ SOFTMAX = {
     "entropy": line(lambda x: torch.distributions.Categorical(logits=x).entropy()),
 }
 ROPE = {
-    "rope_qk": line(lambda q, k, cos, sin: (_turn(q, cos, sin), _turn(k, cos, sin))),
-    "qk_norm_rope": line(lambda x, w, cos, sin, eps: _turn(F.rms_norm(x, w.shape, w, eps).transpose(1, 2), cos, sin).transpose(1, 2)),
+    "rope_qk": line(lambda q, k, cos, sin: (turned(q, cos, sin), turned(k, cos, sin))),
+    "qk_norm_rope": line(lambda x, w, cos, sin, eps: turned(F.rms_norm(x, w.shape, w, eps).transpose(1, 2), cos, sin).transpose(1, 2)),
     "qk_norm": line(lambda q, k, wq, wk, eps: (F.rms_norm(q, wq.shape, wq, eps), F.rms_norm(k, wk.shape, wk, eps))),
     "rope_full": line(lambda x, cos, sin: x * cos + torch.cat((-x.chunk(2, -1)[1], x.chunk(2, -1)[0]), -1) * sin),
-    "rope_positions": line(lambda x, at, cos, sin: _turn(x, cos[at][:, None], sin[at][:, None]), at="P"),
+    "rope_positions": line(lambda x, at, cos, sin: turned(x, cos[at][:, None], sin[at][:, None]), at="P"),
 }
 LOSSES = {
     "cross_entropy_weighted": line(
