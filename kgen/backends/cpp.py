@@ -12,13 +12,14 @@ from kgen.backends.c_family import BRIEF, CFamily, MapView
 from kgen.backends.cpp_rows import RowPrinter, RowsView
 from kgen.backends.cpp_scans import ScanPrinter, ScansView
 from kgen.backends.sorts import SortUnit
-from kgen.backends.text import Text, called, wrapped
-from kgen.backends.units import Accumulator, Argument, RowUnit, ScanUnit, Tap, Tensor, Unit
+from kgen.backends.text import Text, called, source, wrapped
+from kgen.backends.units import Argument, RowUnit, ScanUnit, Tap, Tensor, Unit
 from kgen.check import Kernel
 from kgen.ir import Let
-from kgen.monoids import MONOIDS, Rides
+from kgen.monoids import Rides
 from kgen.passes import Plan, Reduce
 from kgen.taps import Move
+from kgen.types import DType
 
 #: The most elements of a row that is kept in a cache.
 SEGMENT = 65536
@@ -147,10 +148,11 @@ class Cpp(CFamily):
         """As `Backend.selected` has it: what is added up of a range, which several rows do at a time."""
         return {let.name for let in lets if let.expr.name in ("ranged", "keyed")}
 
-    def joining(self, a: Accumulator, held: str, more: str) -> Text:
-        """What a loop holds once it has taken more: of two that are chosen between, that is tested for NaN, so that no test waits for the
-        step before."""
-        return self.combined(a, *((more, held) if MONOIDS[a.kind].join in ("max", "min") else (held, more)))
+    def of_whole(self, x: Text, given: DType, target: DType, type_name: str, inside: bool) -> Text:
+        """As `Backend.of_whole` has it: of what is inside nothing is compared with the ends."""
+        if inside and target.bits < 32:
+            return source("last_bits<{0}>({1})", type_name, x)
+        return super().of_whole(x, given, target, type_name, inside)
 
     def cpp_map(self, render: Render, unit: Unit) -> CppMap:
         """A map with its run function, which takes the numbers and computes the scalars."""

@@ -62,7 +62,7 @@ def peak_view(backend: Cpp, a: Peak) -> PeakView:
         return named(f"{field}_{'share' if whose == 'part' else 'top'}")
 
     def lanes(p: Part, value: Text) -> Lanes:
-        combine = backend.joining(a, "first", "next") if p.of is a else source("first + next")
+        combine = backend.combined(a, "first", "next") if p.of is a else source("first + next")
         return Lanes(p.name, p.of.type, value, backend.identity(p.of), combine)
 
     shared = {p for p in every for q in every if q.of is p.of and f"{{part.{p.field.name}}}" in q.field.share}

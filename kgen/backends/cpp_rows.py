@@ -284,7 +284,7 @@ class RowPrinter:
             combine = source("[](Found<{0}> first, Found<{0}> next) {{ return better<{1}>(first, next); }}", a.value_type, least)
         else:
             held, start = a.type, str(worst)
-            combine = source("[]({0} first, {0} next) {{ return {0}({1}); }}", a.type, b.joining(a, "first", "next"))
+            combine = source("[]({0} first, {0} next) {{ return {0}({1}); }}", a.type, b.combined(a, "first", "next"))
         return Carried(**vars(a), held=held, start=start, worst=worst, combine=combine, least=least)
 
     def every(self, codes: Iterable[Code]) -> list[PhaseView]:

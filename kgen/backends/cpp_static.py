@@ -333,7 +333,7 @@ class CppPrinter(CStatic[StaticCpp]):
             return made
         value, *_ = self.backend.neutral(a)
         start = f"{'-' * value.startswith('-')}INFINITY" if isinstance(value, str) else made.start
-        return replace(made, start=start, combine=source("[]({0} a, {0} b) {{ return {1}; }}", a.type, self.backend.joining(a, "a", "b")))
+        return replace(made, start=start, combine=source("[]({0} a, {0} b) {{ return {1}; }}", a.type, self.backend.combined(a, "a", "b")))
 
     def joined(self, a: Accumulator) -> Text:
         """What a lane holds once an element has joined it."""
@@ -341,7 +341,7 @@ class CppPrinter(CStatic[StaticCpp]):
         if a.place:
             least = str(a.kind == "argmin").lower()
             return source("better<{0}>({1}, Found<{2}>{{{3}, {4}}})", least, lane, a.value_type, a.value, a.place)
-        return self.backend.joining(a, lane, a.value.fit(CALL))
+        return self.backend.combined(a, lane, a.value.fit(CALL))
 
     def joining(self, a: Accumulator) -> str:
         """The line by which an element joins what a lane holds."""

@@ -264,6 +264,30 @@ def rounded(x: int, dtype: str) -> float:
     return float(math.copysign(torch.tensor(leading, dtype=torch.float64).to(getattr(torch, STORED[dtype])).item(), x))
 
 
+def test_casts_of_whole_numbers_between_bounds_have_each_of_them(built_quickly: None) -> None:
+    """Bounds that a dtype has, or has not: numbers about them, halves, infinities, and NaN of either sign and any digits, which is 0."""
+    text = """whole(x: T[N]) -> (a: i8[N], b: u8[N], c: i16[N], d: u16[N], e: i8[N], f: i32[N])
+
+r = round(x)
+a = i8(clamp(r, -127, 127))
+b = u8(clamp(r, 0, 255))
+c = i16(clamp(r, -32768, 32767))
+d = u16(clamp(floor(x), 0, 65535))
+e = i8(clamp(r, -200, 200))
+f = i32(clamp(r, -9, 9))
+"""
+    ends = torch.tensor([0.0, 127, 128, 200, 255, 256, 32767, 32768, 65535, 65536, 2.0**31, 2.0**40])
+    plain = torch.cat([sign * ends + off for sign in (1, -1) for off in (-1, -0.5, 0, 0.5, 1)] + [torch.tensor([math.inf, -math.inf])])
+    strange = torch.tensor([0x7FC00000, 0x7F800001, 0x7FFFFFFF]).to(torch.int32)
+    x = torch.cat([plain, strange.view(torch.float32), -strange.view(torch.float32)])
+    bounds = ((-127, 127), (0, 255), (-32768, 32767), (0, 65535), (-128, 127), (-9, 9))
+    for dtype in (torch.float32, torch.float64):
+        given = x.to(dtype)
+        for got, (least, most), name in zip(kgen.loads(text)(given), bounds, "abcdef", strict=True):
+            rounded = given.floor() if name == "d" else given.round()
+            assert got.long().tolist() == rounded.clamp(least, most).nan_to_num(0).long().tolist(), (name, dtype)
+
+
 def test_integers_reach_every_float_by_one_rounding() -> None:
     """Beside each number half way between two of bf16, f16, f32 and f64: by way of f32, as in torch, 16 bits would be rounded twice."""
     sources = ("i32", "u32", "i64", "u64")

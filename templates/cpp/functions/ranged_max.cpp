@@ -1,7 +1,7 @@
 // The greatest of x(j), or of x(order(j)), from lo up to hi; of none -infinity.
 template <typename F, typename X> inline F ranged_max(int64_t lo, int64_t hi, const X& x) {
     F found = F(-INFINITY);
-    for (int64_t j = lo; j < hi; j++) found = maximum<F>(x(j), found);
+    for (int64_t j = lo; j < hi; j++) found = maximum<F>(found, x(j));
     return found;
 }
 template <typename F, typename X, typename Order> inline F ranged_max(int64_t lo, int64_t hi, const X& x, const Order& order) {

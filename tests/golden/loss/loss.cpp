@@ -179,10 +179,10 @@ template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, d
 }
 [[maybe_unused]] inline double logarithm(double x) { return std::log(x); }
 
-// The greater of two; NaN if either is. As a loop's maximum of next and what it has, only one comparison waits for the step before.
+// The greater of two; NaN if either is. Only the second, in a loop the next one, is tested for that: so no test waits for the step before.
 template <typename T> inline T maximum(T a, T b) {
-    const T greater = a > b ? a : b;
-    return a != a ? a : greater;
+    const T greater = b > a ? b : a;
+    return b != b ? b : greater;
 }
 
 // exp(x) for x <= 0, as a term of a sum whose greatest term is 1.
@@ -485,7 +485,7 @@ void loss_l_run(
         [[maybe_unused]] const bool l_dense = !ACROSS && inner.neighbours(1);
         [[maybe_unused]] const bool of_dense = !ACROSS && inner.neighbours(2);
         [[maybe_unused]] const bool l_kept_dense = !ACROSS && inner.neighbours(3);
-        const auto max_V_combine = [](F first, F next) { return F(maximum(next, first)); };
+        const auto max_V_combine = [](F first, F next) { return F(maximum(first, next)); };
         const auto sum_V_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
@@ -724,7 +724,7 @@ void loss_l_run(
                 if constexpr (ACROSS) rows.store(3, l_kept, row, width, l_kept_held);
                 else *l_kept_row = l_kept_held[0];
             } else {
-                const auto max_V_combine = [](F first, F next) { return F(maximum(next, first)); };
+                const auto max_V_combine = [](F first, F next) { return F(maximum(first, next)); };
                 const auto expsum_V_combine = [](F first, F next) { return F(first + next); };
                 struct max_V_partial {
                     F max_V = F(-INFINITY);

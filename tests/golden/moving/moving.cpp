@@ -26,14 +26,14 @@ namespace {
 
 // The lesser of two; NaN if either is.
 template <typename T> inline T minimum(T a, T b) {
-    const T lesser = a < b ? a : b;
-    return a != a ? a : lesser;
+    const T lesser = b < a ? b : a;
+    return b != b ? b : lesser;
 }
 
-// The greater of two; NaN if either is. As a loop's maximum of next and what it has, only one comparison waits for the step before.
+// The greater of two; NaN if either is. Only the second, in a loop the next one, is tested for that: so no test waits for the step before.
 template <typename T> inline T maximum(T a, T b) {
-    const T greater = a > b ? a : b;
-    return a != a ? a : greater;
+    const T greater = b > a ? b : a;
+    return b != b ? b : greater;
 }
 
 inline int64_t moving_place_element(int64_t index_A_B) {
@@ -324,9 +324,9 @@ void moving_run_run(
         [[maybe_unused]] const bool run_dense = !ACROSS && inner.neighbours(0);
         [[maybe_unused]] const bool last_dense = !ACROSS && inner.neighbours(1);
         [[maybe_unused]] const bool high_dense = !ACROSS && inner.neighbours(2);
-        const auto low_combine = [](float first, float next) { return float(minimum(next, first)); };
+        const auto low_combine = [](float first, float next) { return float(minimum(first, next)); };
         const auto sum_N_combine = [](float first, float next) { return float(first + next); };
-        const auto high_combine = [](float first, float next) { return float(maximum(next, first)); };
+        const auto high_combine = [](float first, float next) { return float(maximum(first, next)); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;

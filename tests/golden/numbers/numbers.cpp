@@ -186,16 +186,16 @@ template <typename T> inline T floor_divide(T x, T y) {
     }
 }
 
-// The greater of two; NaN if either is. As a loop's maximum of next and what it has, only one comparison waits for the step before.
+// The greater of two; NaN if either is. Only the second, in a loop the next one, is tested for that: so no test waits for the step before.
 template <typename T> inline T maximum(T a, T b) {
-    const T greater = a > b ? a : b;
-    return a != a ? a : greater;
+    const T greater = b > a ? b : a;
+    return b != b ? b : greater;
 }
 
 // The lesser of two; NaN if either is.
 template <typename T> inline T minimum(T a, T b) {
-    const T lesser = a < b ? a : b;
-    return a != a ? a : lesser;
+    const T lesser = b < a ? b : a;
+    return b != b ? b : lesser;
 }
 
 // x << n; 0 where n is negative or no less than the width.

@@ -68,14 +68,14 @@ template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, d
 
 // The lesser of two; NaN if either is.
 template <typename T> inline T minimum(T a, T b) {
-    const T lesser = a < b ? a : b;
-    return a != a ? a : lesser;
+    const T lesser = b < a ? b : a;
+    return b != b ? b : lesser;
 }
 
-// The greater of two; NaN if either is. As a loop's maximum of next and what it has, only one comparison waits for the step before.
+// The greater of two; NaN if either is. Only the second, in a loop the next one, is tested for that: so no test waits for the step before.
 template <typename T> inline T maximum(T a, T b) {
-    const T greater = a > b ? a : b;
-    return a != a ? a : greater;
+    const T greater = b > a ? b : a;
+    return b != b ? b : greater;
 }
 
 constexpr int64_t TILE = 512;        // elements
@@ -463,15 +463,15 @@ void places_i_run(
         const auto i_combine = [](Found<F> first, Found<F> next) { return better<false>(first, next); };
         const auto j_combine = [](Found<int16_t> first, Found<int16_t> next) { return better<true>(first, next); };
         const auto at_combine = [](Found<int64_t> first, Found<int64_t> next) { return better<false>(first, next); };
-        const auto least_combine = [](int16_t first, int16_t next) { return int16_t(minimum(next, first)); };
-        const auto most_combine = [](uint8_t first, uint8_t next) { return uint8_t(maximum(next, first)); };
-        const auto deep_combine = [](int64_t first, int64_t next) { return int64_t(maximum(next, first)); };
-        const auto every_combine = [](bool first, bool next) { return bool(next && first); };
-        const auto some_combine = [](bool first, bool next) { return bool(next || first); };
+        const auto least_combine = [](int16_t first, int16_t next) { return int16_t(minimum(first, next)); };
+        const auto most_combine = [](uint8_t first, uint8_t next) { return uint8_t(maximum(first, next)); };
+        const auto deep_combine = [](int64_t first, int64_t next) { return int64_t(maximum(first, next)); };
+        const auto every_combine = [](bool first, bool next) { return bool(first && next); };
+        const auto some_combine = [](bool first, bool next) { return bool(first || next); };
         const auto total_combine = [](int64_t first, int64_t next) { return int64_t(first + next); };
         const auto times_combine = [](int64_t first, int64_t next) { return int64_t(first * next); };
         const auto product_combine = [](float first, float next) { return float(first * next); };
-        const auto max_N_combine = [](F first, F next) { return F(maximum(next, first)); };
+        const auto max_N_combine = [](F first, F next) { return F(maximum(first, next)); };
         const auto spread_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;

@@ -158,10 +158,10 @@ template <typename T, typename F> inline F brief_exp(F x) {
     else return exponential(x);
 }
 
-// The greater of two; NaN if either is. As a loop's maximum of next and what it has, only one comparison waits for the step before.
+// The greater of two; NaN if either is. Only the second, in a loop the next one, is tested for that: so no test waits for the step before.
 template <typename T> inline T maximum(T a, T b) {
-    const T greater = a > b ? a : b;
-    return a != a ? a : greater;
+    const T greater = b > a ? b : a;
+    return b != b ? b : greater;
 }
 
 // exp(x) for x <= 0, as a term of a sum whose greatest term is 1.
@@ -447,7 +447,7 @@ void softmax_run(
         // A long row keeps e where its result will be, if no operand lies there.
         [[maybe_unused]] const bool e_there = KEEP && std::is_same_v<F, T> && y_dense && n > SHORT && n % GROUP == 0 &&
             static_cast<const void*>(x) != y;
-        const auto max_N_combine = [](F first, F next) { return F(maximum(next, first)); };
+        const auto max_N_combine = [](F first, F next) { return F(maximum(first, next)); };
         const auto sum_N_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
@@ -676,7 +676,7 @@ void softmax_run(
                     }
                 });
             } else {
-                const auto max_N_combine = [](F first, F next) { return F(maximum(next, first)); };
+                const auto max_N_combine = [](F first, F next) { return F(maximum(first, next)); };
                 const auto expsum_N_combine = [](F first, F next) { return F(first + next); };
                 struct max_N_partial {
                     F max_N = F(-INFINITY);

@@ -84,10 +84,10 @@ template <typename T> inline T to(uint64_t x) {
 // What T is computed in: double for double, else float.
 template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, double> || ...), double, float>;
 
-// The greater of two; NaN if either is. As a loop's maximum of next and what it has, only one comparison waits for the step before.
+// The greater of two; NaN if either is. Only the second, in a loop the next one, is tested for that: so no test waits for the step before.
 template <typename T> inline T maximum(T a, T b) {
-    const T greater = a > b ? a : b;
-    return a != a ? a : greater;
+    const T greater = b > a ? b : a;
+    return b != b ? b : greater;
 }
 
 constexpr int64_t TILE = 512;        // elements

@@ -25,10 +25,10 @@
 
 namespace {
 
-// The greater of two; NaN if either is. As a loop's maximum of next and what it has, only one comparison waits for the step before.
+// The greater of two; NaN if either is. Only the second, in a loop the next one, is tested for that: so no test waits for the step before.
 template <typename T> inline T maximum(T a, T b) {
-    const T greater = a > b ? a : b;
-    return a != a ? a : greater;
+    const T greater = b > a ? b : a;
+    return b != b ? b : greater;
 }
 
 template <typename F> inline F squared(F x) { return x * x; }
@@ -958,7 +958,7 @@ void whiten_far_run(
         [[maybe_unused]] const bool sum_S_kept_dense = !ACROSS && inner.neighbours(2);
         [[maybe_unused]] const bool far_dense = !ACROSS && inner.neighbours(0);
         [[maybe_unused]] const bool far_kept_dense = !ACROSS && inner.neighbours(1);
-        const auto far_combine = [](float first, float next) { return float(maximum(next, first)); };
+        const auto far_combine = [](float first, float next) { return float(maximum(first, next)); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
