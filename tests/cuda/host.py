@@ -7,6 +7,7 @@ struct uint4 { unsigned x, y, z, w; };
 struct dim3 { unsigned x, y, z; dim3(unsigned x = 1) : x(x), y(1), z(1) {} };
 enum cudaError_t { cudaSuccess, cudaErrorInvalidValue };
 using cudaStream_t = void*;
+struct cudaFuncAttributes { int ptxVersion; };
 enum { cudaDevAttrComputeCapabilityMajor, cudaDevAttrComputeCapabilityMinor, cudaLaunchAttributeClusterDimension, cudaLaunchAttributeProgrammaticStreamSerialization,
        cudaFuncAttributeMaxDynamicSharedMemorySize, cudaFuncAttributeNonPortableClusterSizeAllowed };
 struct cudaLaunchAttribute { int id; struct { dim3 clusterDim; int programmaticStreamSerializationAllowed; } val; };

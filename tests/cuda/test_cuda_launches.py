@@ -46,7 +46,7 @@ HEAD = r"""
 #define __grid_constant__
 #include <string>
 extern dim3 blockIdx, threadIdx, blockDim, gridDim;
-static int arch;
+static int arch, built;  // that a device has, and for which a file is built
 static int allowed_shared, allowed_cluster;
 static std::string noted;
 static cudaError_t cudaGetDevice(int* d) { return *d = 0, cudaSuccess; }
@@ -60,6 +60,7 @@ static cudaError_t cudaFreeAsync(void*, cudaStream_t) { return cudaSuccess; }
 template <typename F> cudaError_t cudaFuncSetAttribute(F*, int which, int value) {
     return (which == cudaFuncAttributeMaxDynamicSharedMemorySize ? allowed_shared : allowed_cluster) = value, cudaSuccess;
 }
+template <typename F> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, F*) { return a->ptxVersion = built, cudaSuccess; }
 template <typename F> cudaError_t cudaOccupancyMaxActiveClusters(int* found, F, const cudaLaunchConfig_t* c) {
     const int cluster = int(c->attrs->val.clusterDim.x), shared = int(c->dynamicSmemBytes);
     if (shared > allowed_shared || cluster > (allowed_cluster ? 16 : 8)) return cudaErrorInvalidValue;
@@ -126,7 +127,7 @@ static cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel
     return cudaSuccess;
 }
 extern "C" const char* found() { return noted.c_str(); }
-extern "C" void begin(int device) { arch = device, noted.clear(), allowed_shared = allowed_cluster = 0; }
+extern "C" void begin(int device, int of) { arch = device, built = of, noted.clear(), allowed_shared = allowed_cluster = 0; }
 """
 
 SPECS = {
@@ -202,8 +203,10 @@ class File:
             return r"_(f16|f32|f64)\w*\("
         return r"_f16\w*\(" if name in ("softmax", "scale") else r"_(f16|f64)\w*\("
 
-    def call(self, entry: str, arch: str, outer: int | None, sizes: list[int], operands: dict[str, tuple[int, list[int]]]) -> str:
-        """What a call notes: `operands` have addresses and strides by the names of pointers."""
+    def call(
+        self, entry: str, arch: str, outer: int | None, sizes: list[int], operands: dict[str, tuple[int, list[int]]], built: str = ""
+    ) -> str:
+        """What a call notes: `operands` have addresses and strides by the names of pointers; the file is `built` for another architecture."""
         array = ctypes.c_longlong * len(sizes)
         values: list[Any] = []
         kept = []
@@ -220,7 +223,7 @@ class File:
                 values.append(ctypes.c_double(1))
             else:
                 values.append(ctypes.c_void_p(0) if kind == "cudaStream_t" else ctypes.c_longlong(1))
-        self.library.begin(int(arch.removeprefix("sm_")))
+        self.library.begin(*(int(of.removeprefix("sm_")) for of in (arch, built or arch)))
         assert getattr(self.library, entry)(*values) == 0, (entry, arch, sizes, operands)
         return self.library.found().decode()
 
@@ -477,6 +480,18 @@ def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: py
     assert all(seen[f"windows of {what}"] for what in ("1 rows, 1 lanes", "1 rows, 4 lanes", "4 rows, 1 lanes", "8 rows, 1 lanes", "8 rows below, 1 lanes")), seen
     assert all(seen[f"tiles, vectors {what}"] for what in ("False, True, False", "True, False, True", "True, True, False", "True, True, True")), seen
     assert len(seen) >= 20, seen  # in registers, in shared memory, in that of a cluster, by several launches
+
+
+def test_what_is_built_for_earlier_devices_does_not_begin_early(file: File) -> None:
+    """PTX of sm_80 runs on an sm_90, and its kernels do not wait for the launch before."""
+    n = 1 << 22  # one row, of which segments are launched
+    operands = {name: (4096, [n, 1]) for name in ("x", "y")}
+    follows = {}
+    for arch, built in (("sm_90", "sm_90"), ("sm_90", "sm_80"), ("sm_80", "sm_80")):
+        lines = file.call("softmax_f32", arch, 1, [1, n], operands, built).splitlines()
+        follows[arch, built] = [noted_numbers(line)["launch"][4] for line in lines if not line.startswith("work")]
+    assert len(follows["sm_90", "sm_90"]) > 1 and follows["sm_90", "sm_90"] == [0] + [1] * (len(follows["sm_90", "sm_90"]) - 1)
+    assert not any(follows["sm_90", "sm_80"]) and not any(follows["sm_80", "sm_80"])
 
 
 def test_a_file_has_few_kernels_of_a_pass_that_reads_neighbours(file: File) -> None:

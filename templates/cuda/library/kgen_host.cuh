@@ -61,17 +61,8 @@ template <int K> struct Dims {
     }
 };
 
-inline cudaError_t device_arch(int& arch) {
-    int device = 0, major = 0, minor = 0;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-    arch = 10 * major + minor;
-    return error;
-}
-
 // What a launch asks for, which the kernel is then allowed; `cluster` blocks (1: none) are a cluster. One that `follows` another, and whose
-// kernel waits for it (`dependency_synchronize`), may begin before that has ended, where devices can do so.
+// kernel waits for it (`dependency_synchronize`), may begin before that has ended; what is built for devices before sm_90 does not wait.
 struct Start {
     cudaLaunchConfig_t config = {};
     cudaLaunchAttribute attributes[2] = {};
@@ -87,10 +78,10 @@ struct Start {
         attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
         attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
         attributes[1].val.programmaticStreamSerializationAllowed = 1;
-        int arch = 0;
-        if (follows) error = device_arch(arch);
+        cudaFuncAttributes built = {};
+        if (follows) error = cudaFuncGetAttributes(&built, kernel);
         config.attrs = cluster > 1 ? attributes : attributes + 1;
-        config.numAttrs = unsigned(cluster > 1) + unsigned(arch >= 90);
+        config.numAttrs = unsigned(cluster > 1) + unsigned(built.ptxVersion >= 90);
         if (shared > 0 && error == cudaSuccess) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
         if (cluster > 8 && error == cudaSuccess) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
     }

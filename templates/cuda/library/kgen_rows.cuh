@@ -58,6 +58,15 @@ cudaError_t launch_rows(const typename P::Plan& plan, cudaStream_t stream, Kerne
     return error;
 }
 
+inline cudaError_t device_arch(int& arch) {
+    int device = 0, major = 0, minor = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    arch = 10 * major + minor;
+    return error;
+}
+
 // Launch a pass on rows of `rank` dims, of which `outer` are the rows'; `kernel(way)` gives the kernel for a way of walking.
 // cudaErrorInvalidValue where more than 8 dims of either remain once those that can be are merged.
 template <typename P, typename Kernel, typename... A>
