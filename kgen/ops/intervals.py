@@ -217,6 +217,11 @@ def divisor(m: Move, worst: Any) -> Any:
     return _quotient(m, m.operands[1].abs() < m.errors[1], worst) if m.floors[1] < 0 else worst
 
 
+def between_ones(m: Move, worst: Any) -> Any:
+    """Of functions that are numbers from -1 to 1 alone: NaN at both ends of what reaches beyond both, and a number between."""
+    return m.torch.where(m.operands[0].abs() <= m.errors[0] - 1, m.torch.nan, worst)
+
+
 def whole_divisor(m: Move, worst: Any) -> Any:
     return _quotient(m, (m.operands[1].abs() <= m.errors[1]) & (m.errors[1] != 0), worst)
 
