@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from kgen.bench.library import TIMED, scanned, turned, wide
+from kgen.bench.library import TIMED, group_int8, scanned, turned, wide
 from kgen.bench.peers import written_out
 from kgen.check import Kernel
 from kgen.runtime.coded import packed
@@ -64,12 +64,6 @@ def _histogram(x: Any, counts: Any, low: float, width: float) -> Any:
 def _segment_mean(x: Any, ids: Any, default: Any) -> Any:
     n = torch.bincount(ids, minlength=len(default))[:, None]
     return torch.zeros_like(default).index_add(0, ids, x).div(n).where(n > 0, default)
-
-
-def _group_int8(x: Any) -> Any:
-    groups = x.unflatten(-1, (-1, 128)).float()
-    s = groups.abs().amax(-1) / 127
-    return (groups / s[..., None]).round().clamp(-127, 127).to(torch.int8).flatten(-2), s
 
 
 def _laplacian(x: Any) -> Any:
@@ -116,7 +110,7 @@ TORCH: dict[str, Call] = TIMED | {
     "geglu": lambda g, u: F.gelu(g) * u,
     "gelu": lambda x: F.gelu(x),
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "group_int8": _group_int8,
+    "group_int8": lambda x: group_int8(x.float()),
     "groupnorm": _group_norm,
     "hardswish": lambda x: F.hardswish(x),
     "histogram": _histogram,

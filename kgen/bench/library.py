@@ -162,7 +162,7 @@ def _int8(x: Tensor) -> tuple[Tensor, Tensor]:
     return torch.clamp(torch.round(x / s[..., None]), -127, 127).to(torch.int8), s
 
 
-def _group_int8(x: Tensor) -> tuple[Tensor, Tensor]:
+def group_int8(x: Tensor) -> tuple[Tensor, Tensor]:
     q, s = _int8(x.unflatten(-1, (-1, 128)))
     return q.flatten(-2), s.float()
 
@@ -464,7 +464,7 @@ QUANTISATION = {
     "nvfp4_dequantize": line(quantised.of_nvfp4, near=1e-2, fixed=("q", "s"), g="positive"),
     "int4_dequantize": line(quantised.of_int4),
     "rmsnorm_int8": line(lambda x, w, eps: _int8(F.rms_norm(x, w.shape, w, eps))),
-    "swiglu_group_int8": line(lambda g, u: _group_int8(F.silu(g) * u), near=1e-6),
+    "swiglu_group_int8": line(lambda g, u: group_int8(F.silu(g) * u), near=1e-6),
 }
 STENCILS = {
     "pixel_shuffle": line(lambda x, r: F.pixel_shuffle(x, r)),
