@@ -364,8 +364,9 @@ def compare(case: Case, hostile: str, harmless: str, target: str, slowly: bool =
             letters = len(x) == 1 == len(shown) and x.isupper() and y[0].isupper()
             own = [re.fullmatch(r"[ts]\d+((?:_[a-z]+)*)_*", z) for z in (x, y)]  # a temporary, which gave way to a writer's name
             counted = own[0] and own[1] and own[0][1] == own[1][1]
-            cut = re.search(r"_plus_x[0-9a-f]{8}(?=_|$)", y) and "_plus_" in x  # of an axis with a number spelled otherwise
-            assert plain == shown or letters or counted or cut, said
+            spelled = re.sub(r"(?<=_plus_)x[0-9a-f]{8}(?=_|$)", "", y).replace("_", "")  # of an axis whose number is spelled otherwise
+            digest = spelled != shown and re.sub(r"(?<=plus)\d+", "", plain) == spelled
+            assert plain == shown or letters or counted or digest, said
             if k in places.get((scope[k], x), ()):
                 before = forth.setdefault((scope[k], x), y), back.setdefault((scope[k], y), x)
                 assert before == (y, x), f"token {k}: {before[1]} is {before[0]}, and {x} is {y}"
