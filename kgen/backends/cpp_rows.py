@@ -104,15 +104,20 @@ class RowsView(RowUnit):
     def keeps(self) -> list[Given]:
         return [k for c in self.phases for k in c.keeps]
 
+    @property
+    def last(self) -> str:
+        """The last dim of a row; "" where a row is one element."""
+        return self.inner[-1] if self.inner else ""
+
     def asked(self, c: PhaseView) -> list[tuple[Tensor, bool, str]]:
         """What a reading asks for of the next row, whether that is to be written, and of which rows: the last one for what is written,
         the one before it for what is read of short rows, of which two stay near, and the last one else; of long rows that are gone
-        through again only what is read."""
+        through again only what is read.  For what does not run along the last dim of a row, and so is small, none asks."""
         readings = [p for p in self.phases if p.element]
         if not readings or readings[-1].search is not None:  # which goes through a row many times
             return []
         before = next((p for p in readings[-2:-1] if p.search is None), None)
-        moves = [(t, t.name in self.writable) for t in self.walked if set(t.dims) & set(self.rows) and set(t.dims) & set(self.inner)]
+        moves = [(t, t.name in self.writable) for t in self.walked if set(t.dims) & set(self.rows) and self.last in t.dims]
         if c is before:
             return [(t, False, "n <= NEAR") for t, written in moves if not written]
         when = {False: "n > NEAR", True: "n <= NEAR"} if before else {False: "", True: ""}
@@ -122,6 +127,13 @@ class RowsView(RowUnit):
     def reads_again(self) -> bool:
         """Whether a row is gone through more than once, so that the next one is near only if it is asked for meanwhile."""
         return sum(c.element for c in self.phases) > 1
+
+    def still(self, c: PhaseView) -> list[Tensor]:
+        """What a reading takes of operands that run along a row, but not along the last of its dims: where neighbours are along that, they
+        have one value for many elements.  None of a reading that goes through a tile more than once."""
+        if c.peaks or any(a.place for a in c.carried):
+            return []
+        return [t for t in c.inputs if set(t.dims) & set(self.inner) and self.last not in t.dims]
 
     @property
     def room(self) -> tuple[Given, Tensor, list[Tensor]] | None:

@@ -190,15 +190,15 @@ def test_a_column_is_the_same_alone_and_among_others(n: int, dtype: torch.dtype)
         assert ((y.double() - exact).abs() <= roundings * 2.0**-24 * most + unit * exact.abs()).all()
 
 
-@pytest.mark.parametrize("s", (1, 49, 64, 96, 128, 512))
-def test_rows_of_several_runs_are_those_of_one(s: int) -> None:
-    """A row whose parameters step otherwise than its elements has the numbers of one whose parameters are spread out."""
-    text = "f(x: T[B, G, C, S], w: T[G, C{0}], b: T[G, C{0}]) -> (y: T[B, G, C, S], m: T32[C, S])\n\n"
-    text += "c = x - mean[C, S](x)\ny = c * rsqrt(mean[C, S](c^2) + 1e-5) * w + b\nm = mean[B, G](x)\n"
+@pytest.mark.parametrize("c, s", [*((8, s) for s in (1, 49, 64, 96, 128, 512)), (1, 5), (1, 65), (1, 1000), (2, 2048), (1, 5000)])
+def test_rows_of_several_runs_are_those_of_one(c: int, s: int) -> None:
+    """A row whose parameters step otherwise than its elements, or stand still, has the numbers of one whose parameters are spread out."""
+    text = "f(x: T[B, G, C, S], w: T[G, C{0}], b: T[G, C{0}]) -> (y: T[B, G, C, S], m: T32[C, S], t: T32[B, G])\n\n"
+    text += "c = x - mean[C, S](x)\ny = c * rsqrt(mean[C, S](c^2) + 1e-5) * w + b\nm = mean[B, G](x)\nt = sum[C, S](x * w)\n"
     own, spread = kgen.loads(text.format(""), "runs.k"), kgen.loads(text.format(", S"), "spread.k")
-    x, w, b = torch.randn(4, 3, 8, s), torch.randn(3, 8), torch.randn(3, 8)
-    y, m = own(x, w, b)
-    wide = [v[:, :, None].expand(3, 8, s).contiguous() for v in (w, b)]
-    assert all(torch.equal(one, other) for one, other in zip((y, m), spread(x, *wide), strict=True))
-    check(own, target="cpp", examples=4, sizes={"C": 8, "S": s}, dtypes={"T": "f32"})  # of all layouts, within the derived bound
-    assert own(x[:, :, :, :0], w, b)[0].shape == (4, 3, 8, 0)
+    x, w, b = torch.randn(4, 3, c, s), torch.randn(3, c), torch.randn(3, c)
+    results = own(x, w, b)
+    wide = [v[:, :, None].expand(3, c, s).contiguous() for v in (w, b)]
+    assert all(torch.equal(one, other) for one, other in zip(results, spread(x, *wide), strict=True))
+    check(own, target="cpp", examples=4, sizes={"C": c, "S": s}, dtypes={"T": "f32"})  # of all layouts, within the derived bound
+    assert own(x[:, :, :, :0], w, b)[0].shape == (4, 3, c, 0)
