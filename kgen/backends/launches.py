@@ -20,8 +20,8 @@ from kgen.backends.shared import MAX_STATIC, declared
 ANY = 2**62
 #: Shared memory that a block uses for rows at most, and where two blocks of a multiprocessor are to have their own.
 MAX_SHARED, HALF_SHARED = 200 * 1024, 104 * 1024
-#: With fewer rows than this, several blocks share a long row; also with fewer than so many of this many of the least segments, of which
-#: the last that blocks take alone leave most of the device idle for long, beside which two more launches are little.
+#: With fewer rows than this, several blocks share a long row; also with fewer than so many of this many of the least segments: the last
+#: that blocks take alone leave most of the device idle, beside which two more launches are little.
 FEW_ROWS, FEW_LONG_ROWS, LONG_ROW = 528, 4224, 64
 #: Who stores what follows from a row that blocks shared: blocks of so many threads, each with so many vectors, so many on a multiprocessor.
 STORING = (128, 4, 8)
@@ -335,6 +335,7 @@ HELD = (
     Rule(ANY, 256, 256, 8, 6, "cluster"),
     Rule(4096, 512, 512, 4, 3, "cluster"),
     Rule(ANY, 512, 512, 8, 3, "cluster"),
+    Rule(98304, 512, 512, 12, 2, "cluster", held=1),
     Rule(ANY, 512, 512, 4, 2, "segments", registers=FEW, elements=(1, 4), held=1, above=1 << 25),  # segments of many vectors each
     Rule(ANY, 256, 256, 4, 3, "segments"),
     Rule(ANY, 128, 32, 4, 4, "segments"),  # whose threads need no memory to put their parts together
@@ -403,31 +404,6 @@ def stays(elements: int, held: Sequence[int], apart: bool, words: int, readings:
 def loops(ladder: Sequence[Step]) -> bool:
     """Whether a ladder has rows read each time that rules would keep."""
     return any(step.where == "loop" for step in ladder)
-
-
-# ------------------------------------------------------------------------------------------------------------------ Triton's
-
-
-class Tiles(NamedTuple):
-    """What Triton's tiles hold.  Of whole rows `resident` elements of 4 bytes, or `held` of the one operand that stays in 16 bits, of which
-    a thread has `each` where there are more than `short`.  Of a long row that one reading makes a peak and the sums about it of, one warp
-    has `peak` bytes at a time, and a segment has `segment` elements at least.  Of a map, some of whose operands lie along one of
-    two dims, `rows` rows, and of these the first of `widths` in bytes that divides them, with so many warps; a thread of a map loads about
-    `near` neighbours: ptxas takes a minute for a thousand."""
-
-    resident: int = 32768
-    held: int = 65536
-    short: int = 8192
-    each: int = 64
-    peak: int = 4096
-    segment: int = 8192
-    rows: int = 4
-    widths: tuple[tuple[int, int], ...] = ((1024, 2), (512, 1))
-    near: int = 128
-
-
-#: From candidates measured on an H200 (bf16, 2^28 elements; torch 2.11, Triton 3.6).
-TILES = Tiles()
 
 
 # ------------------------------------------------------------------------------------------------------------------ rounds

@@ -12,7 +12,6 @@ from fractions import Fraction
 
 from kgen import host
 from kgen.backends.base import Backend, Only, Page, Render
-from kgen.backends.launches import TILES, Tiles
 from kgen.backends.names import Names
 from kgen.backends.python_text import listed, wrapped
 from kgen.backends.sorts import SortUnit
@@ -23,6 +22,7 @@ from kgen.backends.triton_nodes import Block, Node
 from kgen.backends.triton_rows import RowPrinter
 from kgen.backends.triton_scans import ScanPrinter
 from kgen.backends.triton_sizes import follow, shown
+from kgen.backends.triton_tiles import TILES, Tiles
 from kgen.backends.units import Argument, Gather, RowUnit, ScanUnit, Statement, Tensor, Unit
 from kgen.check import Kernel, Parameter, ResultDecl
 from kgen.ir import Blocks, Let, View, exact

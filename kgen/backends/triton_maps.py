@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from kgen.backends.base import Render
-from kgen.backends.launches import TILES
 from kgen.backends.names import Names
 from kgen.backends.python_text import chunks, listed, wrapped
 from kgen.backends.text import Text, joined, source
 from kgen.backends.triton_order import MEET, overtaking
+from kgen.backends.triton_tiles import TILES
 from kgen.backends.units import Argument, Statement, Tensor, Unit
 from kgen.taps import Move
 

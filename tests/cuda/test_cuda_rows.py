@@ -218,7 +218,7 @@ def test_each_element_of_a_row_is_read_once(count, inner, itemsize, offset, turn
         assert sorted(visited(plan, row)) == sorted(wanted)
 
 
-@pytest.mark.parametrize("n", [1, 2, 31, 1000, 1024, 4096, 5000, 32768, 50257, 65536, 262144, 2**20 + 1])
+@pytest.mark.parametrize("n", [1, 2, 31, 1000, 1024, 4096, 5000, 32768, 50257, 65536, 262144, 393216, 2**20 + 1])
 @pytest.mark.parametrize("itemsize", [2, 4])
 @pytest.mark.parametrize("kept", [False, True])
 def test_the_order_within_a_row_does_not_depend_on_how_many_there_are(n, itemsize, kept):
@@ -274,6 +274,7 @@ def test_schedules():
     assert way(10, 1024, 2) == (32, 1, False, 1)
     assert way(10, 4096, 2) == (128, 1, False, 1)
     assert way(10, 65536, 2)[1:] == (2, True, 1)
+    assert way(10, 393_216, 4) == way(10, 786_430, 2) == (512, 2, True, 1)
     assert way(10, 2**21, 2) == (256, 0, False, 5)
     assert way(100_000, 2**21, 2) == (256, 0, False, 1)
     assert way(900, 2**21, 4, reductions=1) == (256, 0, False, 3), "of so many blocks the last would be alone for long"
