@@ -17,6 +17,7 @@ from kgen.backends import drawn
 from kgen.backends.factors import Factors, factors
 from kgen.backends.names import Names, width
 from kgen.backends.remade import remade, without
+from kgen.backends.remembered import remembered
 from kgen.backends.text import Call, Text, fill, joined, named, source
 from kgen.backends.units import (
     NOTHING,
@@ -278,8 +279,7 @@ class RowNames:
         self, render: Render, p: Reduce, phases: tuple[Phase, ...], inputs: dict[str, Tensor], indices: dict[str, Tensor],
         scalars: tuple[Argument, ...], gathers: dict[str, Gather], near: Mapping[str, Beside],
     ):  # fmt: skip
-        """`phases` are the pass's own or its `long`; `inputs` and `indices` go by their names in the spec, `gathers` and `near` by their
-        lets; all have names in the source."""
+        """`phases` are the pass's own or its `long`; `inputs` and `indices` go by names in the spec, `gathers` and `near` by lets."""
         self.render, self.p, self.inputs, self.indices, self.gathers, self.near = render, p, inputs, indices, gathers, near
         every = (*p.lets, *(let for phase in phases for let in (*phase.lets, *phase.reductions)))
         self.defs = {let.name: let for let in every}  # of one name a phase's own, as `Reduce.long` has them, is the same value
@@ -300,11 +300,11 @@ class RowNames:
         known = render.program.by_name | self.defs
         found = drawn.streams(every, p.inner, known) if not (isinstance(p, Scan) or p.aside(known)) else {}
         self.streams = found if render.backend.draws else {}
-        makes = render.backend.makes and phases is p.phases and not (self.streams or p.pieces)  # which read operands as they lie
+        makes = render.backend.makes and phases is p.phases and not (found or p.pieces or isinstance(p, Scan))
         self.remade = remade(p, render.kernel) if makes else None
         even = render.backend.neighbours
         self.neighbours = {name: drawn.beside(even, s.keeps, s.sets) for name, s in found.items() if even}
-        self.often = drawn.frontier(phases, self.streams, p.finish)
+        self.often = remembered(phases) if makes and self.remade is None else drawn.frontier(phases, self.streams, p.finish)
         self.words: dict[str, Words] = {}  # by let
         self.made: dict[str, Repeated] = {}
 
@@ -405,8 +405,8 @@ class RowNames:
         return tuple(gives)
 
     def draws(self, phase: Phase) -> bool:
-        """Whether a phase may read words of neighbours along a row."""
-        return bool(self.streams) and phase.element and phase is not self.p.finish
+        """Whether a phase may read words of neighbours along a row, or values that are made once."""
+        return bool(self.streams or self.often) and phase.element and phase is not self.p.finish
 
     def drawing(
         self, phase: Phase, lets: tuple[Let, ...], ends: list[str], text: dict[str, Text]

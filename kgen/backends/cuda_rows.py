@@ -17,7 +17,7 @@ from kgen.backends.launches import MOST_READINGS
 from kgen.backends.names import Names
 from kgen.backends.shared import SEARCHING
 from kgen.backends.text import Text, source, wrapped
-from kgen.backends.units import ORDER, Code, Gather, Given, Made, Piece, RowUnit, ScanUnit, Statement, Tensor, fresh
+from kgen.backends.units import ORDER, Code, Gather, Given, Made, Piece, Repeated, RowUnit, ScanUnit, Statement, Tensor, fresh
 from kgen.passes import Scalar
 from kgen.types import ELLIPSIS
 
@@ -372,9 +372,15 @@ class RowPrinter:
             lines = [*self.backend.printed(m.lines), f"return {m.value};"]
             made += map(divisor, m.divisors)
             made += [f"const auto {m.name}_of = [&]({', '.join(params)}) {{", *(f"    {line}" for line in lines), "};"]
-            made.append(f"auto {m.name}_row = repeated<Walk, {m.type}>({m.name}_of, operands({operands}));")
+            how = f"repeated<Walk, {m.type}>" if m.words or m.others else f"lasting<Walk, {m.type}, {str(self.is_free(m)).lower()}>"
+            made.append(f"auto {m.name}_row = {how}({m.name}_of, operands({operands}));")
         drawn |= {*words, *(m.name for m in c.repeated)}
         return made
+
+    def is_free(self, m: Repeated) -> bool:
+        """Whether nothing reads a row's operands of which a value is made but through it."""
+        own = {t.name for t in m.inputs}
+        return all(m in c.repeated and own <= c.within for c in self.unit.codes if own & {t.name for t in read_by(c)})
 
     def results(self, c: Code) -> list[str]:
         """The lines of what a reading writes along a row."""
@@ -422,7 +428,7 @@ class RowPrinter:
             code=[*opening, *(line for lines in phases for line in lines)],
             columns=bool(self.unit.columns),
             persists=self.persists,
-            draws=any(c.words or c.drawn for c in (*self.unit.codes, *self.unit.long)) and not (self.persists or self.unit.columns),
+            draws=not (self.persists or self.unit.columns) and any(c.words or any(m.words for m in c.repeated) for c in self.unit.every),
             makes=any(c.makes for c in self.unit.every) or any(o.pair for o in self.unit.outputs),
             near=bool(self.unit.near),
             pieces=cuda_pieces.walk(self.unit),

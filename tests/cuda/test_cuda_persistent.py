@@ -308,8 +308,12 @@ def test_what_moves_is_read_in_every_way(tmp_path, monkeypatch, text: str, n: in
     assert bool((kernel(*args)["y"].double() - want.exact).abs().le(want.bound).all())
 
 
+#: Rows on their way where rows share nothing: what runs has one.
+ALONE_STAGES = (1, pytest.param(3, marks=pytest.mark.slow))
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
-@pytest.mark.parametrize("stages", [1, pytest.param(3, marks=pytest.mark.slow)])  # what runs has one
+@pytest.mark.parametrize("stages", ALONE_STAGES)
 def test_rows_that_share_nothing_follow_one_another(tmp_path, monkeypatch, stages: int) -> None:
     """Two operands stay on the chip, and a row has a value of its own, which is sent for as its elements are; with one stage the next row's
     elements take the places of those that the last reading has left."""

@@ -137,3 +137,21 @@ def test_results_over_their_operands() -> None:
         kernel = kgen.loads("over(x: T[..., N]) -> x': T[..., N]\ne = exp(x - max[N](x))\nx' = e / sum[N](e)")
         kernel(out, target="cuda")
         assert torch.equal(out, want)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["norms/gated_rmsnorm", "softmax/temperature_softmax"])
+def test_dear_values_that_wait_on_the_chip(name: str, dtype: torch.dtype) -> None:
+    """In registers, in the place of their operands, or made anew, by the length of a row and by where it begins."""
+    kernel = kgen.load(name)
+    for n in (1, 100, 1000, 1024, 4096, 5000, 8192, 16384, 50257, 65536, 262144):
+        for count, layout in ((3, "dense"), (40, "dense"), (3, "offset")):
+            if count * n > 2**21:
+                continue
+            x = drawn(layout, count, n, dtype)
+            given = {"x": x, "z": drawn(layout, count, n, dtype, 1), "w": drawn("dense", 1, n, dtype)[0], "temperature": 0.7}
+            check_call(kernel, {p.name: given[p.name] if p.name in given else default(p) for p in kernel.kernel.params}, "cuda")
+            more = [given[p.name] for p in kernel.kernel.params if p.name in ("z", "w", "temperature")]
+            got = kernel(x, *more, target="cuda")
+            one = [v[1:2] if isinstance(v, torch.Tensor) and v.ndim > 1 else v for v in more]
+            assert same(kernel(x[1:2], *one, target="cuda"), got[1:2]), f"a row of {n} alone, {layout}"

@@ -30,6 +30,7 @@ TRITON, TRITON_ROWS = "tests/triton/test_triton_source.py::", "tests/triton/test
 ROUNDS = "tests/cuda/test_cuda_rounds.py::"
 CUDA, CUDA_ROWS = "tests/cuda/test_cuda_source.py::", "tests/cuda/test_cuda_rows.py::"
 LAUNCHES = "tests/cuda/test_cuda_launches.py::"
+LASTING = "tests/cuda/test_cuda_lasting.py::"
 KINDS = "tests/planted/test_kinds.py::"
 CPP_OWN = "tests/backends/test_cpp.py::"
 CPP_ONLINE, TRITON_ONLINE = "tests/backends/test_cpp_online.py::", "tests/triton/test_triton_online.py::"
@@ -193,6 +194,10 @@ BUGS = (
     bug("the end of a row reads one value as many (C++)", "templates/cpp/rows.cpp.jinja",
         "if (still && groups < count) group(groups, std::false_type(), std::true_type());", "if (still && groups < count) group(groups, std::false_type());",
         CPP_OWN + "test_rows_of_several_runs_are_those_of_one"),
+    bug("a value in the place of its operands has its first half twice (CUDA)", "templates/cuda/functions/operands.cu",
+        "lend<SIZE>(walk, v, bytes + FROM)", "lend<SIZE>(walk, v, bytes)", LASTING + "test_a_value_is_the_same_wherever_it_waits"),
+    bug("the next row is not sent for where a value waits (CUDA)", "templates/cuda/functions/lasting.cu", "of.put(walk, c, k);", "",
+        "tests/cuda/test_cuda_persistent.py::test_rows_that_share_nothing_follow_one_another"),
     bug("lanes pair up with the wrong neighbour (CUDA)", "templates/cuda/library/kgen_partials.cuh", "for (int apart = 1; apart < LANES; apart *= 2) {\n            Words<Part> words(part);",
         "for (int apart = 2; apart < LANES; apart *= 2) {\n            Words<Part> words(part);", EMULATED + "test_rows_are_reduced_whoever_takes_them"),
     bug("a block writes what another's row is (CUDA)", "templates/cuda/library/kgen_walk.cuh", "return inside && lane == 0 && (!CLUSTER", "return lane == 0 && (!CLUSTER",

@@ -21,7 +21,11 @@ template <typename Walk, typename In> __device__ inline void retake(Walk& walk, 
 
 // That a reading has taken an operand.
 template <typename In> __device__ inline auto mark(In& in, int) -> decltype(in.taken = 1) { return in.taken = 1; }
+template <typename In> __device__ inline auto mark(In& in, int) -> decltype(in.took()) { return in.took(); }
 template <typename In> __device__ inline void mark(In&, long) {}
+// That a reading has from elsewhere what an operand's v-th vector would be taken for.
+template <typename In> __device__ inline auto pass(In& in, int v, int k, int) -> decltype(in.pass(v, k)) { return in.pass(v, k); }
+template <typename In> __device__ inline void pass(In&, int, int, long) {}
 
 struct Partials {
     // A part of elements that are there, else of none: a branch would stand between vectors.

@@ -224,8 +224,11 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
         __device__ void fetch(const Under& walk, const Chunk& c, int v) {
             if constexpr (!MOVES) now[v] = walk.template load<O>(p + walk.at_row[O], c);
         }
-        __device__ void take(const Under& walk, int v, int k) {
+        __device__ void pass(int v, int k) {  // what is taken of the v-th vector is elsewhere
             if constexpr (ALONE) taken_from[k] = v;
+        }
+        __device__ void take(const Under& walk, int v, int k) {
+            pass(v, k);
             if constexpr (MOVES) {
                 const unsigned at = own + (ALONE ? 0 : static_cast<const Rounds&>(walk).stage) + v * slots() * BYTES;
                 if constexpr (SENT) now[k] = read_shared<Vector<T, TWO * VEC>>(at);

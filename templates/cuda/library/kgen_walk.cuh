@@ -231,6 +231,9 @@ struct Walk : Partials {
             if constexpr (HELD == 1) held[v] = by;
             if constexpr (HELD == 2) *walk.template place<T>(shared, v) = by;
         }
+        // The place of the v-th vector, for N other bytes.
+        template <int N> __device__ void lend(const Walk& walk, int v, const unsigned char* from) const { memcpy(walk.template place<T>(shared, v), from, N); }
+        template <int N> __device__ void lent(const Walk& walk, int v, unsigned char* to) const { memcpy(to, walk.template place<T>(shared, v), N); }
         __device__ void put(const Walk&, const Chunk&, int) {}
         __device__ void put_loose(const Walk&, int) {}
         __device__ void put_at(const Walk&, Index) {}

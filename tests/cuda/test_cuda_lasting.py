@@ -1,0 +1,71 @@
+"""Values of elements that several readings of a row need, made once where it stays on the chip: run on the CPU (see `emulated.py`), in
+registers, in the place of the operands that they are made of, and anew, the same bits within the derived bound."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import kgen  # noqa: E402
+from kgen.backends import launches  # noqa: E402
+from kgen.backends.launches import ANY, Rule  # noqa: E402
+from kgen.runtime import rows  # noqa: E402
+from kgen.testing.bounds import Analysis  # noqa: E402
+from tests.cuda.emulated import Emulated  # noqa: E402
+
+#: A value of two operands that nothing else reads, of one, and of two of which one is read again.
+GATED = "f(x: T[..., N], z: T[..., N], w: T[N]) -> y: T[..., N]\n\nh = x * silu(z)\ny = h * rsqrt(mean[N](h^2) + 0.001) * w\n"
+CAPPED = "f(x: T[..., N], z: T[..., N], w: T[N]) -> y: T[..., N]\n\nc = 5 * tanh(x / 5)\ny = softmax[N](c) * z + w\n"
+AGAIN = "f(x: T[..., N], z: T[..., N], w: T[N]) -> y: T[..., N]\n\nh = x * silu(z)\ny = h * rsqrt(mean[N](h^2) + 0.001) * w + x\n"
+BEFORE = dict(launches.RULES)
+TEXTS = {"gated": GATED, "capped": CAPPED, "again": AGAIN}
+
+
+@pytest.mark.parametrize("text, free", [(GATED, "true"), (CAPPED, "true"), (AGAIN, "false")], ids=TEXTS)
+def test_readings_take_a_dear_value_itself(text: str, free: str) -> None:
+    source = kgen.loads(text).source("cuda")
+    name = "c" if text is CAPPED else "h"
+    assert f"auto {name}_row = lasting<Walk, F, {free}>({name}_of" in source and f"{name}_row.done = true;" in source
+
+
+@pytest.mark.parametrize("body", ["x * rsqrt(mean[N](x^2))", "softmax[N](2 * x)", "softmax[N](x)", "exp(x) / sum[N](x)"])
+def test_what_is_cheap_or_read_once_is_not_remembered(body: str) -> None:
+    assert "lasting<" not in kgen.loads(f"f(x: T[..., N]) -> y: T[..., N]\n\ny = {body}\n").source("cuda")
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_value_is_the_same_wherever_it_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, dtype: torch.dtype) -> None:
+    """By 2 vectors a thread they wait in registers, by 16 where their operands were in shared memory, if nothing else reads these and there
+    is room; in rows of 16 vectors a thread that stay in registers, and in such as are read each time, they are made anew."""
+    torch.manual_seed(5)
+    calls = []
+    for count, n, offset in ((3, 1024, 0), (2, 1021, 0), (2, 997, 3), (1, 64, 0)):
+        x, z = (torch.randn(count, n + offset)[:, offset:].to(dtype) for _ in range(2))
+        calls.append((x, z, torch.randn(n).to(dtype)))
+    checked = kgen.loads(TEXTS[name]).kernel
+    wanted = [Analysis(checked, dict(zip("xzw", args, strict=True)), "cuda").results()[0] for args in calls]
+    for vectors in (2, 16):
+        got: dict[str, list[torch.Tensor]] = {}
+        for where in ("registers", "shared", "loop"):
+            found = Rule(ANY, 512 // vectors, 512 // vectors, vectors, 1, where)
+            monkeypatch.setattr(launches, "RULES", {key: (found,) if key == (False, True) else of for key, of in BEFORE.items()})
+            rows.cached.cache_clear()
+            folder = tmp_path / f"{where}{vectors}"
+            folder.mkdir()
+            kernel = Emulated(TEXTS[name], folder, *calls)
+            keep = {"registers": "1", "shared": "2", "loop": "0"}[where]
+            assert all(e.split("Walk<", 1)[1].split(", ")[10] == keep for e in kernel.expressions), kernel.expressions
+            got[where] = [kernel(*args)["y"] for args in calls]
+            for y, want in zip(got[where], wanted, strict=True):
+                assert bool((y.double() - want.exact).abs().le(want.bound).all()), (where, vectors, y.shape)
+        for other in ("shared", "loop"):
+            assert all(map(torch.equal, got["registers"], got[other])), (other, vectors)
+    rows.cached.cache_clear()
+
+
