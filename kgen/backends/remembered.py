@@ -47,5 +47,11 @@ def remembered(phases: Sequence[Phase]) -> frozenset[str]:
         plain, special = cost(name)
         return plain + special >= (DEAR if special else DEAR_PLAIN)
 
+    def alone(name: str) -> bool:
+        """Whether readings need nothing dear that it is made of for something else, which they would compute beside it."""
+        made = {let.name for let in needed(first, [name], ())} - {name}
+        left = {let.name for p in readings for let in needed(p.lets, ends(p), [name])}
+        return not any(dear(of) for of in made & left)
+
     found = [name for name in lets if name in often & read and isinstance(lets[name].dtype, DType) and lets[name].tensor_dtype.is_float]
-    return frozenset(sorted(filter(dear, found), key=cost)[-1:])
+    return frozenset(sorted((name for name in found if dear(name) and alone(name)), key=cost)[-1:])

@@ -32,6 +32,12 @@ def test_readings_take_a_dear_value_itself(text: str, free: str) -> None:
     assert f"auto {name}_row = lasting<Walk, F, {free}>({name}_of" in source and f"{name}_row.done = true;" in source
 
 
+def test_nothing_dear_is_computed_beside_what_is_remembered() -> None:
+    """The exponential is dearer than the tanh that it is of, which one reading needs as well: that one is remembered."""
+    source = kgen.loads("f(x: T[..., N]) -> y: T[..., N]\n\nt = tanh(x)\ne = exp(t)\ny = e / sum[N](e * t)\n").source("cuda")
+    assert "auto t_row = lasting<Walk, F, true>(t_of" in source and source.count("lasting<Walk, F") == 1
+
+
 @pytest.mark.parametrize("body", ["x * rsqrt(mean[N](x^2))", "softmax[N](2 * x)", "softmax[N](x)", "exp(x) / sum[N](x)"])
 def test_what_is_cheap_or_read_once_is_not_remembered(body: str) -> None:
     assert "lasting<" not in kgen.loads(f"f(x: T[..., N]) -> y: T[..., N]\n\ny = {body}\n").source("cuda")
