@@ -2,6 +2,8 @@
 
 A fresh result of many megabytes costs more in page faults (one for every 4 KB) than a fused kernel takes to write it; asked
 for huge pages before the first write, Linux faults once for every 2 MB.  Advice only: where it is refused nothing changes.
+Smaller results mostly lie where others lay before: glibc maps memory of its own for whatever has 32 MB (its greatest
+M_MMAP_THRESHOLD), and less only until it has freed as much once.  There the advice took 4 us of 46 for 4 MB, 10 of 105 for 8.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import mmap
 from functools import cache
 from typing import Any
 
-LARGE = 4 << 20  # bytes from which the advice pays
+LARGE = 32 << 20  # bytes from which the advice pays
 
 
 @cache
