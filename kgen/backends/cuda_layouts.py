@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kgen.backends.keyed import RowSums
 from kgen.ir import Let
@@ -143,6 +143,23 @@ def _is_byte(o: RowOperand) -> bool:
     return o.dtype in DTYPES and DTYPES[o.dtype].bytes == 1
 
 
+class Lasting(NamedTuple):
+    """A bit of `of` for each operand that a value is made of, and whether they are `free`: nothing reads them but through it.  It takes 8
+    bytes where an operand of `by` does, else `least`."""
+
+    of: int
+    free: bool
+    by: int
+    least: int
+
+    def beside(self, sizes: Sequence[int], kept: Sequence[bool]) -> int:
+        """The bytes of an element that it takes beside those of operands, of these `sizes`, that are `kept` on the chip: 0 where theirs
+        will do."""
+        own = 8 if any(size == 8 for k, size in enumerate(sizes) if self.by >> k & 1) else self.least
+        room = sum(size for k, size in enumerate(sizes) if self.of >> k & 1 and kept[k])
+        return 0 if self.free and room >= own else own
+
+
 @dataclass(frozen=True)
 class RowLayout:
     """How a pass over rows is launched: its operands are in the order of the kernel's strides, and all but indices have a pointer.
@@ -153,7 +170,7 @@ class RowLayout:
     words: 0 where there are none.  `persists`: whether its rows may follow one another all the same; `searches`: whether some readings are
     those of a search; `aside`: what rows side by side share, of which a thread may take several; `pieces`: how often it goes by pieces of a
     row behind its readings, which keep the order of its dims; `groups`: operands that may lie in turns; `near`: the indices along whose
-    dims it reads neighbours, a `single` vector at a time where rows have segments.
+    dims it reads neighbours, a `single` vector at a time where rows have segments; `lasting`: a value that is made once.
     """
 
     kernel: str
@@ -176,6 +193,7 @@ class RowLayout:
     groups: Groups = ()
     near: tuple[int, ...] = ()
     single: bool = False
+    lasting: Lasting | None = None
 
     def walk(self, text: str, planned: Any) -> str:
         """How its kernel walks by a plan (`kgen.runtime.rows`): along the lines that neighbours lie in, if its vectors do."""

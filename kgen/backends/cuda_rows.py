@@ -11,13 +11,14 @@ from kgen.backends import cuda_partials as partials
 from kgen.backends import cuda_pieces, searching
 from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily
+from kgen.backends.cuda_lasting import is_free, lasting, made_once
 from kgen.backends.cuda_layouts import RowOperand
 from kgen.backends.cuda_words import kept_words
 from kgen.backends.launches import MOST_READINGS
 from kgen.backends.names import Names
 from kgen.backends.shared import SEARCHING
 from kgen.backends.text import Text, source, wrapped
-from kgen.backends.units import ORDER, Code, Gather, Given, Made, Piece, Repeated, RowUnit, ScanUnit, Statement, Tensor, fresh
+from kgen.backends.units import ORDER, Code, Gather, Given, Made, Piece, RowUnit, ScanUnit, Statement, Tensor, fresh
 from kgen.passes import Scalar
 from kgen.types import ELLIPSIS
 
@@ -372,15 +373,11 @@ class RowPrinter:
             lines = [*self.backend.printed(m.lines), f"return {m.value};"]
             made += map(divisor, m.divisors)
             made += [f"const auto {m.name}_of = [&]({', '.join(params)}) {{", *(f"    {line}" for line in lines), "};"]
-            how = f"repeated<Walk, {m.type}>" if m.words or m.others else f"lasting<Walk, {m.type}, {str(self.is_free(m)).lower()}>"
-            made.append(f"auto {m.name}_row = {how}({m.name}_of, operands({operands}));")
+            free = f"lasting<Walk, {m.type}, {str(is_free(m, self.unit)).lower()}>(walk, "
+            how = f"repeated<Walk, {m.type}>(" if m.words or m.others else free
+            made.append(f"auto {m.name}_row = {how}{m.name}_of, operands({operands}));")
         drawn |= {*words, *(m.name for m in c.repeated)}
         return made
-
-    def is_free(self, m: Repeated) -> bool:
-        """Whether nothing reads a row's operands of which a value is made but through it."""
-        own = {t.name for t in m.inputs}
-        return all(m in c.repeated and own <= c.within for c in self.unit.codes if own & {t.name for t in read_by(c)})
 
     def results(self, c: Code) -> list[str]:
         """The lines of what a reading writes along a row."""
@@ -462,13 +459,17 @@ class RowPrinter:
         moving = [has and o.role != "result" and bool(set(o.dims) & set(unit.rows)) for has, o in zip(element, operands, strict=True)]
         if unit.columns:
             return f"RoundsPass<{partials.column_words(unit.columns)}, {mask(moving)}, Known{known}>"
+        plain = f"Pass{known}"
+        if (m := made_once(unit)) is not None and (found := lasting(unit, operands, self.render)) is not None:
+            own = f"int(sizeof({host.spelled_out(self.render, m.type)}))"
+            plain = f"LastingPass<{found.of}, {str(found.free).lower()}, {own}, {plain}>"
         if unit.pieces:
-            return f"PiecesPass<Pass{known}>"
+            return f"PiecesPass<{plain}>"
         if unit.near:
             lines = [o.role == "index" and o.name in {b.dim for b in unit.near} for o in operands]
-            return f"NearPass<{mask(lines)}, Pass{known}{', true' * unit.on_the_way}>"
+            return f"NearPass<{mask(lines)}, {plain}{', true' * unit.on_the_way}>"
         places = any(w.record.element and not w.has_memory for w in self.operands)
-        return f"PersistentPass<{mask(moving)}, Pass{known}{', true' * places}>" if self.persists else f"Pass{known}"
+        return f"PersistentPass<{mask(moving)}, {plain}{', true' * places}>" if self.persists else plain
 
     def tensor(self, w: Walked) -> str:
         """The name of an operand's tensor in the host function; "" of an index."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from kgen.backends import devices, launches
 from kgen.backends.devices import Limits
-from kgen.backends.launches import FEW_LONG_ROWS, FEW_ROWS, LONG_ROW, MAX_SHARED, SECTOR, Rule, Step
+from kgen.backends.launches import CROWDED, FEW_LONG_ROWS, FEW_ROWS, LONG_ROW, MAX_SHARED, SECTOR, Rule, Step
 from kgen.backends.shared import MAX_STATIC, declared
 from kgen.runtime.verified import verify_rows
 
@@ -176,12 +176,14 @@ def plan(
     ladder: tuple[Step, ...] = (),
     long: int | None = None,
     pieces: bool = False,
+    beside: int = 0,
 ) -> RowPlan | None:
     """How to walk a pass over rows; None if it has no row.
 
     `limits` are the device's, `splits` says whether blocks may share a row through several launches; `ladder` has the steps measured
     for the device (`tuned.py`), none where it was not.  `long` counts the readings that reduce of a row that does not stay on the chip
-    (None: as many as `reductions`); with `pieces` the dims of a row keep their order.  kgen_plan.cuh is this function in C++, for the host
+    (None: as many as `reductions`); with `pieces` the dims of a row keep their order; of an element `beside` bytes stay on the chip with
+    what is held, for which a thread's registers have little room.  kgen_plan.cuh is this function in C++, for the host
     part of written files.
     """
     rows, n = prod(row_sizes), prod(inner_sizes)
@@ -204,12 +206,14 @@ def plan(
     kinds = ladder if _measured(vec, held, read) and rowed else ()
     whole = vec > 4 and n % vec == 0
     known = [rule for rule in map(launches.measured, kinds) if not (rule.alone and parameters) and (whole or not rule.whole)]
+    known = [rule for rule in known if not crowds(rule, vec, beside)]
     known = [*launches.SHIFTED, *known] if known and n % vec and parameters > 1 and reductions > 1 else known
     known = [*launches.SEVERAL_DIMS, *known] if known and len(sizes) > 1 and vec > 4 and reductions > 1 else known
-    size, most = vec * sum(held), limits.cluster if reductions else 0
+    size, most = vec * (sum(held) + beside), limits.cluster if reductions else 0
     long = reductions if long is None else long
     rules = [r for r in launches.RULES[apart, bool(held)] if r.readings <= reductions and not (r.alone and parameters)]
-    teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0)
+    rules = [rule for rule in rules if not crowds(rule, vec, beside)]
+    teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0, beside)
     team = next(t for t in teams if t.fits(size, words, reductions, limits._replace(cluster=most)))
     if team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
         team = replace(team, threads=team.team * min(team.threads // team.team, 1 << (rows - 1).bit_length()))
@@ -241,8 +245,13 @@ def plan(
     made = RowPlan(
         tuple(steps), rows, n, segments, span, misaligned, words, outer_sizes, sizes, outer, strides, team.threads, team.dynamic(size), work
     )  # fmt: skip
-    verify_rows(made, operands, team.static(words, reductions), limits, long, stores, splits)
+    verify_rows(made, operands, team.static(words, reductions), limits, long, stores, splits, beside)
     return made
+
+
+def crowds(rule: Rule, vec: int, beside: int) -> bool:
+    """Whether a thread's registers have no room for what stays beside a row's elements, of so many bytes each."""
+    return rule.where == "registers" and rule.vectors * vec * beside > CROWDED
 
 
 class Shared(NamedTuple):
@@ -348,12 +357,12 @@ def _even(memory: Sequence[int], wide: int, sizes: tuple[int, ...], strides: Seq
 
 def _teams(
     ladder: Sequence[Rule], rules: Sequence[Rule], chunks: int, vec: int, edges: bool, held: Sequence[int], read: Sequence[int],
-    across: bool, clusters: bool,
+    across: bool, clusters: bool, beside: int = 0,
 ) -> Iterator[Team]:  # fmt: skip
     """Teams for a row of `chunks` vectors, the better first, the last within the limits of every device: by the first step of the ladder
     that is long enough, then by the rules.  `held` and `read`: bytes of an element of each operand that stays on the chip, and that is
-    read; `across`: elements lie apart; `clusters`: whether there are clusters."""
-    size = vec * sum(held)
+    read, of which `beside` more bytes stay with what is held; `across`: elements lie apart; `clusters`: whether there are clusters."""
+    size = vec * (sum(held) + beside)
     registers = max(1, sum(max(1, vec * itemsize // 4) for itemsize in held or read))
     for step in ladder:
         known = chunks > launches.SHORT or step.longest <= launches.SHORT

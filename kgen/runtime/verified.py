@@ -23,10 +23,11 @@ UINT_MAX = 2**32 - 1
 
 
 def verify_rows(
-    plan: RowPlan, operands: Sequence[RowOperandPlace], static: int, limits: Limits, reductions: int, stores: bool, splits: bool
-) -> None:
+    plan: RowPlan, operands: Sequence[RowOperandPlace], static: int, limits: Limits, reductions: int, stores: bool, splits: bool,
+    beside: int = 0,
+) -> None:  # fmt: skip
     """Hold a pass over rows to its rules, each of them one line below.  `static` is the kernel's own shared memory in bytes; `splits`
-    whether what a launch writes is read by none after it."""
+    whether what a launch writes is read by none after it; `beside` the bytes of an element that stay with what is held."""
     walk = plan.steps[0][0]
     threads, team = plan.threads, walk.team or plan.threads
 
@@ -41,7 +42,7 @@ def verify_rows(
     cluster = plan.segments if walk.cluster else 1
     hold(not walk.cluster or 2 <= cluster <= limits.cluster, "a cluster has at least two blocks, and no more than the device allows")
     hold(static <= MAX_STATIC and static + plan.shared <= limits.shared, "a block's shared memory is no more than the device has")
-    held = sum(o.itemsize for o in operands if o.kept and o.element and o.itemsize)
+    held = beside + sum(o.itemsize for o in operands if o.kept and o.element and o.itemsize)
     needed = threads * walk.vectors * walk.vec * held if walk.keep == 2 else 0
     hold(plan.shared == needed, "a row's vectors have the shared memory that they take")
     # Who takes a row.

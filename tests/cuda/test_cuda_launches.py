@@ -146,6 +146,8 @@ SPECS = {
     "t = dy * w\ndx = t * r - x * r^3 * mean[N](t * x)\ndw = sum[...](dy * x * r)\ndb = sum[...](dy)",
     "blocks": "blocks(x: T[..., G, 64], w: T[64]) -> (y: T[..., G, 64], s: f32[..., G])\nt = x * rsqrt(mean[G, 64](x^2)) * w\n"
     "s = max[64](abs(t))\ny = t / s",
+    "capped": "capped(x: T[..., N], c: float) -> y: T[..., N]\ny = softmax[N](c * tanh(x / c))",
+    "twice": "twice(x: T[..., N], z: f32[..., N], w: T[N]) -> y: T[..., N]\nh = x * silu(z)\ny = h * rsqrt(mean[N](h^2)) * w + x",
     "gelu_like": "gelu_like(x: T[...], y: T[...]) -> z: T[...]\nz = x * tanh(y)",
     "scale": "scale(x: T[..., N], w: f32[N], a: f32[...]) -> (y: T[..., N], p: f32[..., N])\ny = x * w + a\np = x - a",
     "under": "under(x: T[..., H, W]) -> y: T[..., P, Q] where P = H // 2, Q = W - 1, I = 3\n"

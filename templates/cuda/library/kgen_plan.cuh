@@ -83,6 +83,7 @@ struct Facts {
     int operands;
     bool pieces = false;  // whether it goes by pieces of a row, whose dims keep their order
     u64 near = 0;         // the indices along whose dims it reads neighbours, which kernels for any dims find one by one
+    int beside = 0;       // bytes of an element that stay on the chip with what is held
 
     // Whether other blocks store what follows from a row than those that share it.
     template <typename Team> constexpr bool stores_apart(const Team& t) const { return stores && !pieces && !t.across && t.team == t.threads; }
@@ -169,12 +170,15 @@ struct Facts {
 // What rules ask of a pass in vectors of some elements: registers of a vector, how many operands are held, and the bytes of a vector of all.
 struct Asked { int vec, registers, held, bytes, readings; bool clusters; };
 [[maybe_unused]] constexpr Asked asked_of(const Facts& f, int vec) {
-    return {vec, f.registers(vec), f.count(f.kept), f.size(f.kept, vec), f.readings, f.readings > 0 && f.readings <= MOST_READINGS};
+    return {vec, f.registers(vec), f.count(f.kept), f.size(f.kept, vec) + vec * f.beside, f.readings, f.readings > 0 && f.readings <= MOST_READINGS};
 }
 [[maybe_unused]] constexpr bool applies(const Rule& r, const Asked& a) {
     return r.least_registers <= a.registers && a.registers <= r.most_registers && r.least_elements <= a.vec && a.vec <= r.most_elements &&
            a.held <= r.held && a.readings >= r.readings && (r.where != CLUSTER || a.clusters);
 }
+
+// Whether a thread's registers have no room for what stays beside a row's elements, of so many bytes each.
+[[maybe_unused]] constexpr bool crowds(const Rule& r, int vec, int beside) { return r.where == REGISTERS && r.vectors * vec * beside > CROWDED; }
 
 // The kernels of a pass that launches on the architectures of the file can need, each shape once.
 template <int STEPS> struct Kernels {
@@ -209,7 +213,7 @@ template <int STEPS> struct Kernels {
         }
         for (int i = 0; i < steps.count; i++) {
             if (steps.at[i].where == CLUSTER && (limits(arch).cluster == 0 || !applies(steps.at[i], asked))) continue;
-            if (steps.at[i].whole && vec <= 4) continue;
+            if ((steps.at[i].whole && vec <= 4) || crowds(steps.at[i], vec, f.beside)) continue;
             all_fit = all_fit && fits(steps.at[i], arch, asked.bytes, false);
             if (all_fit) known = steps.at[i].longest;
             add_rule(steps.at[i], vec, false, general);
@@ -218,7 +222,8 @@ template <int STEPS> struct Kernels {
         for (int i = 0; i < others.count && !(lone(f) && covered > 0); i++) {
             const Rule& rule = others.at[i];
             if (rule.longest > SHORT && covered < known) covered = known;
-            if (rule.longest <= covered || !applies(rule, asked) || (rule.where == CLUSTER && limits(arch).cluster == 0)) continue;
+            if (rule.longest <= covered || !applies(rule, asked) || crowds(rule, vec, f.beside)) continue;
+            if (rule.where == CLUSTER && limits(arch).cluster == 0) continue;
             add_rule(rule, vec, across, general);
             if (rule.above <= covered && rule.room == ANY && !rule.alone && fits(rule, arch, asked.bytes, across)) covered = rule.longest;
         }
@@ -469,7 +474,7 @@ template <int K> struct RowPlan : RowDims<K> {
             const Rule& step = steps.at[i];
             if (chunks <= SHORT && step.longest > SHORT) break;
             if (chunks > step.longest || (most.cluster == 0 && step.where == CLUSTER) || (step.alone && parameters() > 0)) continue;
-            if (step.whole && (vec <= 4 || inner.count % vec != 0)) continue;
+            if ((step.whole && (vec <= 4 || inner.count % vec != 0)) || crowds(step, vec, f.beside)) continue;
             const Team found = team_for(step, chunks, false);
             if (fits(found, most, size)) return found;
             break;
@@ -478,7 +483,7 @@ template <int K> struct RowPlan : RowDims<K> {
         for (int i = 0; i < others.count; i++) {
             const Rule& rule = others.at[i];
             if (chunks > rule.longest || chunks <= rule.above || !applies(rule, asked) || chunks * size > rule.room) continue;
-            if (rule.alone && parameters() > 0) continue;
+            if ((rule.alone && parameters() > 0) || crowds(rule, vec, f.beside)) continue;
             const Team found = team_for(rule, chunks, across);
             if (fits(found, most, size)) return found;
         }
@@ -561,6 +566,15 @@ struct Pass : Known<GATHERS, WIDE, KEPT, READ, ROWED, ONE_DIM, READINGS, LONG, S
     static constexpr bool EDGES = true;  // of rows
     using Plan = RowPlan<Base::OPERANDS>;
     template <typename W, int STAGES> using Walking = W;
+};
+// A pass that makes a value of OWN bytes once, of the operands in OF, which nothing else reads if they are FREE: what it takes beside those.
+[[maybe_unused]] constexpr Facts with_value(Facts f, u64 of, bool free, int own) {
+    f.beside = free && f.size(of & f.kept, 1) >= own ? 0 : own;
+    return f;
+}
+template <u64 OF, bool FREE, int OWN, typename P> struct LastingPass : P {
+    static constexpr Facts FACTS = with_value(P::FACTS, OF, FREE, OWN);
+    static constexpr Kernels<P::STEPS> KERNELS = Kernels<P::STEPS>(FACTS);
 };
 // A pass that goes by pieces of rows (kgen_pieces.cuh).
 [[maybe_unused]] constexpr Facts in_pieces(Facts f) {

@@ -26,7 +26,7 @@ struct Walk : Partials {
     // Whether a thread computes from vectors that are not there too, and leaves what comes of it: where that is not rare, a branch for
     // each costs more.
     static constexpr bool EVERY = KEEP == 2 || KEEP > 4 || (KEEP == 1 && EDGES) || (KEEP == 0 && !SEGMENTS);
-    static constexpr bool CLUSTERS = CLUSTER;
+    static constexpr bool CLUSTERS = CLUSTER, SHARED = STEP < 0 && KEEP == 2;
     // The vectors that are gone through without a loop: registers need that. A walk that is told how at a call has loops where it can, and
     // one way for full and other rows: a file has many of them, and nvcc takes its time for each.
     static constexpr int IN_ONE = KEEP == 1 || KEEP > 2 ? VECTORS : KEEP == 0 || WIDE == GIVEN ? 1 : CLUSTER || VECTORS > 16 ? 2 : VECTORS;
@@ -312,6 +312,10 @@ struct Walk : Partials {
     }
     __device__ static unsigned address(unsigned shared, int v, unsigned bytes) {
         return memory() + shared + (v * threads() + threadIdx.x) * bytes;
+    }
+    __device__ static unsigned char* room_at(unsigned shared) {
+        extern __shared__ __align__(128) unsigned char row_memory[];
+        return row_memory + shared;
     }
     template <typename T> __device__ static Vector<T, VEC>* place(unsigned shared, int v) {
         extern __shared__ __align__(128) unsigned char row_memory[];
