@@ -27,6 +27,11 @@ def is_free(m: Repeated, unit: RowUnit) -> bool:
     return all(m in c.repeated and own <= c.within for c in reading)
 
 
+def has_room(operands: Sequence[RowOperand]) -> bool:
+    """Whether a value may have shared memory of its own: beside one operand, as `Lasting.beside` has it."""
+    return sum(o.kept and o.element for o in operands) <= 1
+
+
 def lasting(unit: RowUnit, operands: Sequence[RowOperand], render: Render) -> Lasting | None:
     """What the planners ask of it."""
     m = made_once(unit)

@@ -154,7 +154,9 @@ class Lasting(NamedTuple):
 
     def beside(self, sizes: Sequence[int], kept: Sequence[bool]) -> int:
         """The bytes of an element that it takes beside those of operands, of these `sizes`, that are `kept` on the chip: 0 where theirs
-        will do."""
+        will do, and where there are several, beside which blocks would have too little room."""
+        if sum(map(bool, kept)) > 1:
+            return 0
         own = 8 if any(size == 8 for k, size in enumerate(sizes) if self.by >> k & 1) else self.least
         room = sum(size for k, size in enumerate(sizes) if self.of >> k & 1 and kept[k])
         return 0 if self.free and room >= own else own

@@ -11,7 +11,7 @@ from kgen.backends import cuda_partials as partials
 from kgen.backends import cuda_pieces, searching
 from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily
-from kgen.backends.cuda_lasting import is_free, lasting, made_once
+from kgen.backends.cuda_lasting import has_room, is_free, lasting, made_once
 from kgen.backends.cuda_layouts import RowOperand
 from kgen.backends.cuda_words import kept_words
 from kgen.backends.launches import MOST_READINGS
@@ -373,7 +373,8 @@ class RowPrinter:
             lines = [*self.backend.printed(m.lines), f"return {m.value};"]
             made += map(divisor, m.divisors)
             made += [f"const auto {m.name}_of = [&]({', '.join(params)}) {{", *(f"    {line}" for line in lines), "};"]
-            free = f"lasting<Walk, {m.type}, {str(is_free(m, self.unit)).lower()}>(walk, "
+            room = str(has_room([w.record for w in self.operands])).lower()
+            free = f"lasting<Walk, {m.type}, {str(is_free(m, self.unit)).lower()}, {room}>(walk, "
             how = f"repeated<Walk, {m.type}>(" if m.words or m.others else free
             made.append(f"auto {m.name}_row = {how}{m.name}_of, operands({operands}));")
         drawn |= {*words, *(m.name for m in c.repeated)}

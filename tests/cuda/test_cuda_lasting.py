@@ -25,17 +25,17 @@ BEFORE = dict(launches.RULES)
 TEXTS = {"gated": GATED, "capped": CAPPED, "again": AGAIN}
 
 
-@pytest.mark.parametrize("text, free", [(GATED, "true"), (CAPPED, "true"), (AGAIN, "false")], ids=TEXTS)
-def test_readings_take_a_dear_value_itself(text: str, free: str) -> None:
+@pytest.mark.parametrize("text, how", [(GATED, "true, false"), (CAPPED, "true, true"), (AGAIN, "false, false")], ids=TEXTS)
+def test_readings_take_a_dear_value_itself(text: str, how: str) -> None:
     source = kgen.loads(text).source("cuda")
     name = "c" if text is CAPPED else "h"
-    assert f"auto {name}_row = lasting<Walk, F, {free}>(walk, {name}_of" in source and f"{name}_row.done = true;" in source
+    assert f"auto {name}_row = lasting<Walk, F, {how}>(walk, {name}_of" in source and f"{name}_row.done = true;" in source
 
 
 def test_nothing_dear_is_computed_beside_what_is_remembered() -> None:
     """The exponential is dearer than the tanh that it is of, which one reading needs as well: that one is remembered."""
     source = kgen.loads("f(x: T[..., N]) -> y: T[..., N]\n\nt = tanh(x)\ne = exp(t)\ny = e / sum[N](e * t)\n").source("cuda")
-    assert "auto t_row = lasting<Walk, F, true>(walk, t_of" in source and source.count("lasting<Walk, F") == 1
+    assert "auto t_row = lasting<Walk, F, true, true>(walk, t_of" in source and source.count("lasting<Walk, F") == 1
 
 
 @pytest.mark.parametrize("body", ["x * rsqrt(mean[N](x^2))", "softmax[N](2 * x)", "softmax[N](x)", "exp(x) / sum[N](x)"])

@@ -1,9 +1,9 @@
 // What `make` makes of the elements of some operands, once where a row stays on the chip: of few enough of them a thread in registers, else in
-// the place of those operands, if nothing else reads them (FREE) and they have room for it, or in one of its own beside them.
-template <typename Walk, typename V, bool FREE, typename Make, typename In> struct Lasting {
+// the place of those operands, if nothing else reads them (FREE) and they have room for it, or in one of its OWN beside them.
+template <typename Walk, typename V, bool FREE, bool OWN, typename Make, typename In> struct Lasting {
     static constexpr int BYTES = Walk::LANES * sizeof(V);
     static constexpr bool HOLDS = Walk::STAYS && Walk::IN_ONE == Walk::TAKEN && Walk::TAKEN * BYTES <= 128;
-    static constexpr bool LAYS = Walk::STAYS && !HOLDS && FREE && In::ROOM >= BYTES, OWNS = Walk::SHARED && !HOLDS && !LAYS;
+    static constexpr bool LAYS = Walk::STAYS && !HOLDS && FREE && In::ROOM >= BYTES, OWNS = OWN && Walk::SHARED && !HOLDS && !LAYS;
     static constexpr bool ONCE = HOLDS || LAYS || OWNS;
     struct Few { V at[Walk::LANES]; };
     Make make;
@@ -57,5 +57,5 @@ template <typename Walk, typename V, bool FREE, typename Make, typename In> stru
     template <typename W, typename Chunk> __device__ void put(const W& walk, const Chunk& c, int k) { of.put(walk, c, k); }
     template <typename W> __device__ void put_loose(const W&, int) {}
 };
-template <typename Walk, typename V, bool FREE, typename Make, typename In>
-__device__ inline Lasting<Walk, V, FREE, Make, In> lasting(Walk& walk, Make make, In of) { return {walk, make, of}; }
+template <typename Walk, typename V, bool FREE, bool OWN, typename Make, typename In>
+__device__ inline Lasting<Walk, V, FREE, OWN, Make, In> lasting(Walk& walk, Make make, In of) { return {walk, make, of}; }
