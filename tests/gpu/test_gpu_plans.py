@@ -15,7 +15,7 @@ h = silu(g) * x
 y = h * rsqrt(mean[N](h^2) + 1e-6) * w
 """
 #: Rows, elements of each: in registers, in shared memory, of a cluster, beginning within a vector, and few long ones of several launches.
-WAYS = ((7, 1024), (5, 7001), (5, 28_000), (3, 33_001), (2, 300_001), (4224, 300_001))
+WAYS = ((7, 1024), (5, 7001), (5, 28_000), (3, 33_001), (2, 300_001), (2, 400_001), (4224, 400_001))
 
 
 @pytest.mark.parametrize("target", ["cuda", "triton"])

