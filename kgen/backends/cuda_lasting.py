@@ -1,6 +1,6 @@
 """What CUDA's readings of a row have of a value that is made once (`kgen.backends.remembered`): whose place it may take, and its own room.
 
-In: a unit over rows.  Out: facts for the planners, in this process (`Lasting`) and in a written file (`text`).
+In: a unit over rows.  Out: the value, and what the planners ask of it (`Lasting`).
 """
 
 from __future__ import annotations

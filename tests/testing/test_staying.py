@@ -21,6 +21,7 @@ ARCHES = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_110", "sm_120")
 TWO_WAYS = {
     "variance": "f(x: T[..., N]) -> y: T[...]\ny = mean[N]((x - mean[N](x))^2)",
     "two": "f(x: T[..., N], w: f64[..., N]) -> y: T[..., N]\nc = x - mean[N](x)\ny = c * rsqrt(mean[N](c^2) + 1e-5) * w / sum[N](w)",
+    "capped": "f(x: T[..., N]) -> y: T[..., N]\nc = 5 * tanh(x / 5)\nd = c - mean[N](c)\ny = d * rsqrt(mean[N](d^2) + 1e-5)",
     "columns": "f(x: T[N, M]) -> y: T[M]\ny = mean[N]((x - mean[N](x))^2)",
 }
 
