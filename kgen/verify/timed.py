@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -38,6 +39,7 @@ SECONDS = 0.5  # that each is timed for
 MOST = 200  # rounds
 APART = 1.5  # the host's clock (its 20th percentile) over the events', beyond what a launch takes, at which they disagree
 LAUNCH = 0.1  # ms that a call and waiting for it take beside its kernels
+TRIES = 3  # of a measurement at which clocks disagree: other work on the machine may take all rounds of one
 
 Run = Callable[[dict[str, Any]], Any]
 
@@ -62,7 +64,7 @@ def measure(candidate: Any, device: str, spec: str, dtype: str, elements: int, r
         like = own(**_copied(sets[0], written))
         like = [] if like is None else list(like) if isinstance(like, tuple) else [like]
         runs: dict[str, Run] = {"candidate": theirs, "kgen": lambda given: own(**given)}
-        figures = {name: _timed(run, sets, written, device) for name, run in runs.items()}
+        figures = {name: _agreed(partial(_timed, run, sets, written, device)) for name, run in runs.items()}
         replaced = ", ".join(title for title, place in WATCHED.items() if getattr(*place, None) is not _own[title])
         wrong = _wrong(kernel, theirs, sets, written)
     rows = []
@@ -78,8 +80,20 @@ def measure(candidate: Any, device: str, spec: str, dtype: str, elements: int, r
     return {"rows": rows, "wrong": wrong, "apart": apart, "replaced": replaced}
 
 
+def _agreed(measured: Callable[[], tuple[list[float], list[float]]]) -> tuple[list[float], list[float]]:
+    """What the first of TRIES measurements gives at which clocks agree, or the last of them."""
+    found = measured()
+    for _ in range(TRIES - 1):
+        if not _apart(*found):
+            break
+        found = measured()
+    return found
+
+
 def _apart(events: list[float], clock: list[float]) -> str:
-    """Why the milliseconds of rounds by events on a stream and those by the host's clock disagree; "" where they agree."""
+    """Why the milliseconds of rounds by events on a stream and those by the host's clock (none on a CPU) disagree; "" where they agree."""
+    if not clock:
+        return ""
     ms, whole = spread(events)[0], spread(clock)[1]  # other work on the machine makes some rounds longer, not all
     if whole <= APART * ms + LAUNCH:
         return ""

@@ -67,8 +67,6 @@ def test_a_graph_that_does_nothing_is_found_and_one_that_cannot_be_is_told() -> 
 
 def test_time_is_told_by_two_clocks() -> None:
     found = report("right", bench=True, examples=2)
-    for _ in range(2):  # other work on the machine may take all rounds of one
-        found = found if found.ok else report("right", bench=True, examples=2)
     assert found.ok and [row["what"].split(":")[-1] for row in found.bench] == ["right", "kgen's softmax"]
     assert all(row["ms"] > 0 and row["clock ms"] > 0 for row in found.bench)
     late = report("that_nobody_waits_for", bench=True, every=True, examples=2)

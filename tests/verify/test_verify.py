@@ -15,7 +15,7 @@ from kgen.testing import CheckFailed, verify
 from kgen.testing.cases import Limits
 from kgen.verify import Kind, Report, examine, plan
 from kgen.verify.again import again
-from kgen.verify.timed import APART, LAUNCH, _apart
+from kgen.verify.timed import APART, LAUNCH, TRIES, _agreed, _apart
 from tests import warm
 from tests.verify import candidates
 
@@ -319,3 +319,13 @@ def test_two_clocks_disagree_where_work_is_hidden_and_not_where_the_machine_is_b
     assert "the clock says 4 ms" in _apart(events, [4.0] * 20)
     assert _apart(events, [1.1] * 3 + [4.0] * 17)  # what is honest in a round of seven hides in the others
     assert not _apart([0.01] * 20, [0.01 * APART + LAUNCH] * 20)  # a launch takes longer than such a kernel
+    assert not _apart(events, [])  # on a CPU there is one
+
+
+def test_clocks_that_disagree_are_asked_again() -> None:
+    """The figures are those of the first measurement at which they agree, so that what is hidden in the others counts for nothing."""
+    honest, late = ([1.0] * 20, [1.1] * 20), ([1.0] * 20, [4.0] * 20)
+    for found, asked in (([honest], 1), ([late, honest], 2), ([late] * (TRIES - 1) + [honest], TRIES), ([late] * (TRIES + 1), TRIES)):
+        given = iter(found)
+        assert bool(_apart(*_agreed(lambda given=given: next(given)))) == (found[-1] is late)
+        assert len(found) - len([*given]) == asked
