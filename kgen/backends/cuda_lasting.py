@@ -5,7 +5,7 @@ In: a unit over rows.  Out: the value, and what the planners ask of it (`Lasting
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kgen.backends.cuda_layouts import Lasting, RowOperand
@@ -20,27 +20,19 @@ def made_once(unit: RowUnit) -> Repeated | None:
     return next((m for c in unit.codes for m in c.repeated if not (m.words or m.others)), None)
 
 
-def is_free(m: Repeated, unit: RowUnit) -> bool:
-    """Whether nothing reads a row's operands of which a value is made but through it."""
-    own = {t.name for t in m.inputs}
-    reading = [c for c in unit.codes if own & {t.name for t in (*c.inputs, *(c.makes.inputs if c.makes else ()))}]
-    return all(m in c.repeated and own <= c.within for c in reading)
-
-
-def has_room(operands: Sequence[RowOperand]) -> bool:
-    """Whether a value may have shared memory of its own: beside one operand, as `Lasting.beside` has it."""
-    return sum(o.kept and o.element for o in operands) <= 1
-
-
 def lasting(unit: RowUnit, operands: Sequence[RowOperand], render: Render) -> Lasting | None:
-    """What the planners ask of it."""
+    """What the planners ask of it, and its kernel: one answer for both."""
     m = made_once(unit)
     if m is None:
         return None
-    made = {t.spec_name for t in m.inputs}
+    own, made = {t.name for t in m.inputs}, {t.spec_name for t in m.inputs}
+    reading = [c for c in unit.codes if own & {t.name for t in (*c.inputs, *(c.makes.inputs if c.makes else ()))}]
+    free = all(m in c.repeated and own <= c.within for c in reading)
     variables = {v for generic, alias in render.generics.items() if alias == m.type for v in generic.split("+")}
+    read = [o.role not in ("index", "result") for o in operands]
 
-    def mask(names: set[str], attribute: str) -> int:
-        return sum(1 << k for k, o in enumerate(operands) if o.role not in ("index", "result") and getattr(o, attribute) in names)
+    def mask(found: Iterable[bool]) -> int:
+        return sum(1 << k for k, (here, of) in enumerate(zip(read, found, strict=True)) if here and of)
 
-    return Lasting(mask(made, "name"), is_free(m, unit), mask(variables, "dtype"), 8 if m.type == "double" else 4)
+    of, by = mask(o.kept and o.name in made for o in operands), mask(o.dtype in variables for o in operands)
+    return Lasting(of, free, by, 8 if m.type == "double" else 4, sum(o.kept and o.element for o in operands) <= 1)

@@ -144,22 +144,21 @@ def _is_byte(o: RowOperand) -> bool:
 
 
 class Lasting(NamedTuple):
-    """A bit of `of` for each operand that a value is made of, and whether they are `free`: nothing reads them but through it.  It takes 8
-    bytes where an operand of `by` does, else `least`."""
+    """A bit of `of` for each operand that a value is made of and that stays on the chip, and whether all that it is made of are `free`:
+    nothing reads them but through it.  It takes 8 bytes where an operand of `by` does, else `least`; `own`: it may have a place of its
+    own, beside one operand (beside several blocks would have too little room)."""
 
     of: int
     free: bool
     by: int
     least: int
+    own: bool
 
-    def beside(self, sizes: Sequence[int], kept: Sequence[bool]) -> int:
-        """The bytes of an element that it takes beside those of operands, of these `sizes`, that are `kept` on the chip: 0 where theirs
-        will do, and where there are several, beside which blocks would have too little room."""
-        if sum(map(bool, kept)) > 1:
-            return 0
-        own = 8 if any(size == 8 for k, size in enumerate(sizes) if self.by >> k & 1) else self.least
-        room = sum(size for k, size in enumerate(sizes) if self.of >> k & 1 and kept[k])
-        return 0 if self.free and room >= own else own
+    def beside(self, sizes: Sequence[int]) -> int:
+        """The bytes of an element that stay on the chip for it beside operands' of these `sizes`: 0 where their place will do, or none."""
+        size = 8 if any(size == 8 for k, size in enumerate(sizes) if self.by >> k & 1) else self.least
+        room = sum(size for k, size in enumerate(sizes) if self.of >> k & 1)
+        return size if self.own and not (self.free and room >= size) else 0
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from kgen.backends import cuda_partials as partials
 from kgen.backends import cuda_pieces, searching
 from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily
-from kgen.backends.cuda_lasting import has_room, is_free, lasting, made_once
+from kgen.backends.cuda_lasting import lasting, made_once
 from kgen.backends.cuda_layouts import RowOperand
 from kgen.backends.cuda_words import kept_words
 from kgen.backends.launches import MOST_READINGS
@@ -142,15 +142,15 @@ class RowPrinter:
         self.alone = {t.name for t in unit.inputs if not t.dims and t.name not in written}  # one value for all rows
         asked = [t.name for c in (*unit.codes, *unit.long) for t in c.indices if t.name not in c.within]
         self.asked = {*asked, *(t.name for c in (*unit.codes, *unit.long) for m in c.repeated for t in m.indices)}
-        self.is_kept = any(w.record.kept for w in self.operands)
-        self.persists = persists(unit, [w.record for w in self.operands])
+        records = [w.record for w in self.operands]
+        self.persists, self.lasting = persists(unit, records), lasting(unit, records, render)
 
     # ------------------------------------------------------------------ the kernel
 
     def opening(self) -> list[str]:
         """The lines before the phases: numbers, what is gathered from, values and operands of a row."""
         made = [f"Philox {name};" for name in kept_words(self.render, self.unit.calls)]
-        if self.reductions <= MOST_READINGS and (self.is_kept or self.unit.columns and self.reductions):
+        if self.reductions <= MOST_READINGS and (any(w.record.kept for w in self.operands) or self.unit.columns and self.reductions):
             made.append(f"walk.template start<{self.reductions}>();")
         for n in self.numbers:
             if n.converted:
@@ -373,9 +373,9 @@ class RowPrinter:
             lines = [*self.backend.printed(m.lines), f"return {m.value};"]
             made += map(divisor, m.divisors)
             made += [f"const auto {m.name}_of = [&]({', '.join(params)}) {{", *(f"    {line}" for line in lines), "};"]
-            room = str(has_room([w.record for w in self.operands])).lower()
-            free = f"lasting<Walk, {m.type}, {str(is_free(m, self.unit)).lower()}, {room}>(walk, "
-            how = f"repeated<Walk, {m.type}>(" if m.words or m.others else free
+            how = f"repeated<Walk, {m.type}>("
+            if m == made_once(self.unit) and (found := self.lasting) is not None:
+                how = f"lasting<Walk, {m.type}, {str(found.free).lower()}, {str(found.own).lower()}>(walk, "
             made.append(f"auto {m.name}_row = {how}{m.name}_of, operands({operands}));")
         drawn |= {*words, *(m.name for m in c.repeated)}
         return made
@@ -461,8 +461,8 @@ class RowPrinter:
         if unit.columns:
             return f"RoundsPass<{partials.column_words(unit.columns)}, {mask(moving)}, Known{known}>"
         plain = f"Pass{known}"
-        if (m := made_once(unit)) is not None and (found := lasting(unit, operands, self.render)) is not None:
-            own = f"int(sizeof({host.spelled_out(self.render, m.type)}))"
+        if (m := made_once(unit)) is not None and (found := self.lasting) is not None:
+            own = f"int(sizeof({host.spelled_out(self.render, m.type)}))" if found.own else "0"
             plain = f"LastingPass<{found.of}, {str(found.free).lower()}, {own}, {plain}>"
         if unit.pieces:
             return f"PiecesPass<{plain}>"

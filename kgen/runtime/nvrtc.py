@@ -255,13 +255,8 @@ def rows_plan(
         row_sizes, inner_sizes, places(unit, operands), gathers, unit.reductions, unit.stores, unit.words,
         limits(arch) if unit.reductions <= MOST_READINGS else limits(arch)._replace(cluster=0), unit.splits,
         tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions, unit.words, unit.narrow, bool(unit.pieces)),
-        unit.long, bool(unit.pieces), beside(unit, operands),
+        unit.long, bool(unit.pieces), unit.lasting.beside([size for *_, size in operands]) if unit.lasting else 0,
     )  # fmt: skip
-
-
-def beside(unit: RowLayout, operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]]) -> int:
-    """The bytes of an element that a value which is made once takes beside operands that stay on the chip."""
-    return unit.lasting.beside([size for *_, size in operands], [o.kept and o.element for o in unit.operands]) if unit.lasting else 0
 
 
 def places(unit: RowLayout, operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]]) -> tuple[rows.RowOperandPlace, ...]:

@@ -41,12 +41,15 @@ template <typename Walk, typename V, bool FREE, bool OWN, typename Make, typenam
     }
     // The same vector once more, in one reading or in a later one.
     template <typename W> __device__ void again(const W& walk, int v, int k) {
-        if constexpr (HOLDS) now = held[v];
-        else if constexpr (LAYS) of.template lift<0, BYTES>(walk, v, reinterpret_cast<unsigned char*>(&now));
-        else if constexpr (!OWNS) of.take(walk, v, k);
-        if constexpr (OWNS) {
+        if constexpr (HOLDS) {
+            now = held[v];
+        } else if constexpr (LAYS) {
+            of.template lift<0, BYTES>(walk, v, reinterpret_cast<unsigned char*>(&now));
+        } else if constexpr (OWNS) {
             #pragma unroll
             for (int c = 0; c < BYTES / PART; c++) memcpy(reinterpret_cast<unsigned char*>(&now) + c * PART, part(v, c), PART);
+        } else {
+            of.take(walk, v, k);
         }
     }
     __device__ V one(int v, int k) const {

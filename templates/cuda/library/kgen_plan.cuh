@@ -567,10 +567,10 @@ struct Pass : Known<GATHERS, WIDE, KEPT, READ, ROWED, ONE_DIM, READINGS, LONG, S
     using Plan = RowPlan<Base::OPERANDS>;
     template <typename W, int STAGES> using Walking = W;
 };
-// A pass that makes a value of OWN bytes once, of the operands in OF, which nothing else reads if they are FREE: what it takes beside those;
-// nothing where several stay on the chip, beside which blocks would have too little room.
+// A pass that makes a value once, which may have OWN bytes beside the operands in OF that stay on the chip, and has their place where it fits
+// and nothing else reads them (FREE).
 [[maybe_unused]] constexpr Facts with_value(Facts f, u64 of, bool free, int own) {
-    f.beside = f.count(f.kept) > 1 || (free && f.size(of & f.kept, 1) >= own) ? 0 : own;
+    f.beside = free && f.size(of, 1) >= own ? 0 : own;
     return f;
 }
 template <u64 OF, bool FREE, int OWN, typename P> struct LastingPass : P {
