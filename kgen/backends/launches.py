@@ -40,7 +40,8 @@ MAP_ROWS, MAP_MANY = {8: 8}, 1 << 20
 PIECES_TAPS, MAP_PIECES, MAP_BELOW = 5, 8, ((5, 4), (10, 2))
 #: Readings beyond which blocks of a cluster do not share a row.
 MOST_READINGS = 16
-#: Bytes of what is made once of a thread's elements (`kgen.backends.remembered`), up to which registers hold it.
+#: Bytes of what is made once of a thread's elements (`kgen.backends.remembered`), up to which registers hold it (`HOLDS` of lasting.cu).
+#: Picked by hand: with it none of the kernels looked at puts registers on the stack, and no other was timed.
 CROWDED = 128
 
 

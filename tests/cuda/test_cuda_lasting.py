@@ -3,7 +3,9 @@ registers, in the place of the operands that they are made of, and anew, the sam
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,18 @@ CAPPED = "f(x: T[..., N], z: T[..., N], w: T[N]) -> y: T[..., N]\n\nc = 5 * tanh
 AGAIN = "f(x: T[..., N], z: T[..., N], w: T[N]) -> y: T[..., N]\n\nh = x * silu(z)\ny = h * rsqrt(mean[N](h^2) + 0.001) * w + x\n"
 BEFORE = dict(launches.RULES)
 TEXTS = {"gated": GATED, "capped": CAPPED, "again": AGAIN}
+
+
+@pytest.fixture
+def planned_anew() -> Iterator[None]:
+    """Plans by other rules stay in no cache."""
+    yield
+    rows.cached.cache_clear()
+
+
+def test_planners_and_kernels_agree_what_registers_hold() -> None:
+    source = (Path(__file__).parents[2] / "templates" / "cuda" / "functions" / "lasting.cu").read_text()
+    assert re.findall(r"BYTES <= (\d+)", source) == [str(launches.CROWDED)]
 
 
 @pytest.mark.parametrize("text, how", [(GATED, "true, false"), (CAPPED, "true, true"), (AGAIN, "false, false")], ids=TEXTS)
@@ -46,7 +60,9 @@ def test_what_is_cheap_or_read_once_is_not_remembered(body: str) -> None:
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_value_is_the_same_wherever_it_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, dtype: torch.dtype) -> None:
+def test_a_value_is_the_same_wherever_it_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planned_anew: None, name: str, dtype: torch.dtype
+) -> None:
     """By 2 vectors a thread they wait in registers, by 16 in shared memory: where their operands were, if nothing else reads these and there
     is room, else beside them.  In rows that are read each time they are made anew."""
     torch.manual_seed(5)
@@ -72,6 +88,3 @@ def test_a_value_is_the_same_wherever_it_waits(tmp_path: Path, monkeypatch: pyte
                 assert bool((y.double() - want.exact).abs().le(want.bound).all()), (where, vectors, y.shape)
         for where in got:
             assert all(map(torch.equal, got[where], got["loop"])), (where, vectors)
-    rows.cached.cache_clear()
-
-

@@ -196,6 +196,8 @@ BUGS = (
         CPP_OWN + "test_rows_of_several_runs_are_those_of_one"),
     bug("a value in the place of its operands has its first half twice (CUDA)", "templates/cuda/functions/operands.cu",
         "lend<SIZE>(walk, v, bytes + FROM)", "lend<SIZE>(walk, v, bytes)", LASTING + "test_a_value_is_the_same_wherever_it_waits"),
+    bug("parts of a value lie in one place (CUDA)", "templates/cuda/functions/lasting.cu", "(c * Walk::TAKEN + v) * Walk::threads()", "v * Walk::threads()",
+        LASTING + "test_a_value_is_the_same_wherever_it_waits"),
     bug("the next row is not sent for where a value waits (CUDA)", "templates/cuda/functions/lasting.cu", "of.put(walk, c, k);", "",
         "tests/cuda/test_cuda_persistent.py::test_rows_that_share_nothing_follow_one_another"),
     bug("lanes pair up with the wrong neighbour (CUDA)", "templates/cuda/library/kgen_partials.cuh", "for (int apart = 1; apart < LANES; apart *= 2) {\n            Words<Part> words(part);",
