@@ -1,7 +1,6 @@
 """Values of a row's elements that several readings compute and that are dear: a row that stays on the chip computes them once.
 
-In: the phases of a pass over rows.  Out: the value, by let.  What a softmax of capped scores takes the exponentials of is one, and what a
-gated norm scales.
+In: the phases of a pass over rows.  Out: the value, by let: that of a function which is summed in one reading and scaled in the next.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from kgen.searches import SEARCHES
 from kgen.types import DType
 
 #: Instructions of an element from which a value is dear, one for special functions among them or not: a register holds it meanwhile.
+#: Picked by hand.
 DEAR, DEAR_PLAIN = 8, 16
 
 

@@ -3,7 +3,8 @@
 A fresh result of many megabytes costs more in page faults (one for every 4 KB) than a fused kernel takes to write it; asked
 for huge pages before the first write, Linux faults once for every 2 MB.  Advice only: where it is refused nothing changes.
 Smaller results mostly lie where others lay before: glibc maps memory of its own for whatever has 32 MB (its greatest
-M_MMAP_THRESHOLD), and less only until it has freed as much once.  There the advice took 4 us of 46 for 4 MB, 10 of 105 for 8.
+M_MMAP_THRESHOLD), and less only until it has freed as much once.  There calls with the advice took 48 and 50 us for 4 MB, 115 and 120
+for 8, those without 43 and 45, 97 and 106 (two processes each, a Zen 5).
 """
 
 from __future__ import annotations
