@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from kgen.backends.base import Backend
 from kgen.backends.text import Text, named, put
-from kgen.backends.units import Accumulator, Code, Statement
+from kgen.backends.units import Accumulator, Code, Given, Statement
 from kgen.monoids import MONOIDS, Field
 from kgen.ops import UNARY
 
@@ -146,10 +146,10 @@ def struct(r: int) -> str:
 
 
 def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bool = False, piece: bool = False,
-            stores: Sequence[tuple[str, str, str]] = ()) -> list[str]:  # fmt: skip
+            stores: Sequence[tuple[str, str, str]] = (), by: Sequence[str] = ()) -> list[str]:  # fmt: skip
     """Reading number `r`: the struct of its partial, the call that walks the row, and those of the row's values that are read `later`;
     `rounds` where rows follow one another, `piece` where it is one of a piece of the row.  `stores` is what it stores on the way: each
-    result's parameter, its operand, and the line that sets it."""
+    result's parameter, its operand, and the line that sets it; `by` are the divisors that it may have plain ones for."""
     kind = struct(r)
     value = kind.lower()
     every = [Partial(backend, a) for a in c.accumulators]
@@ -174,15 +174,40 @@ def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bo
     if whole:
         made.append(f"const {kind} {value} = {walk}.template magnitude<{number}{kind}>({operands[0]});")
         return [*made, *ending(c, r, value, later, piece)]
-    made.append(f"const {kind} {value} = {walk}.template {call}<{number}{kind}>([&]({', '.join(params)}) {{")
-    made += [f"    {line}" for line in (*backend.printed(c.lines), *(line for _, _, line in stores))]
+    walks = [f"{walk}.template {call}<{number}{kind}>([&]({', '.join(params)}) {{"]
+    walks += [f"    {line}" for line in (*backend.printed(c.lines), *(line for _, _, line in stores))]
     if adds:
-        made += [f"    {line}" for line in contributed(backend, "part", c.accumulators)]
+        walks += [f"    {line}" for line in contributed(backend, "part", c.accumulators)]
     else:
-        made.append(f"    return {kind}{{{', '.join(x for m in every for x in m.given())}}};")
-    made += about(backend, c, kind, params, peaked) if peaked else ["}"]
-    made[-1] += f"{''.join(f', {o}' for o in operands)});"
-    return [*made, *ending(c, r, value, later, piece)]
+        walks.append(f"    return {kind}{{{', '.join(x for m in every for x in m.given())}}};")
+    walks += about(backend, c, kind, params, peaked) if peaked else ["}"]
+    walks[-1] += f"{''.join(f', {o}' for o in operands)});"
+    head, *rest = plainly(by, walks)
+    return [*made, f"const {kind} {value} = {head}", *rest, *ending(c, r, value, later, piece)]
+
+
+def plainly(divisors: Sequence[str], call: list[str]) -> list[str]:
+    """The lines of a call as a statement, or behind what takes its result: once with what stands for `divisors` that are plain, and once
+    for others (split_divisor.cu)."""
+    for by in reversed(divisors):
+        call = [f"plainly({by}, [&](const decltype({by})& {by}) {{", f"    return {call[0]}", *(f"    {line}" for line in call[1:]), "});"]
+    return call
+
+
+def divisor(g: Given) -> str:
+    """The line of what elements are divided by."""
+    made = f"split_divisor<{g.type}, Walk::CLUSTERS>" if g.split else f"divisor<{g.type}>"
+    return f"const auto {g.name} = {made}({g.text});"
+
+
+def dividing(divisors: tuple[Given, ...], lines: list[str], last: bool) -> list[str]:
+    """The lines of a reading within those that make its divisors; of one that is the `last`, and has one divisor of numbers of few digits,
+    once more for the few rows whose divisors are very large or small."""
+    if not last or len(divisors) != 1 or divisors[0].type in ("float", "double") or divisors[0].split:
+        return [*map(divisor, divisors), *lines]
+    own = divisors[0]
+    head = f"dividing<{own.type}>({own.text}, [&](const decltype(divisor<{own.type}>({own.text}))& {own.name}) {{"
+    return [head, *(f"    {line}" for line in lines), "});"]
 
 
 def split(c: Code, reading: Code | None) -> tuple[list[Statement], list[Statement]]:

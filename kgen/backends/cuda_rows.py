@@ -18,7 +18,7 @@ from kgen.backends.launches import MOST_READINGS
 from kgen.backends.names import Names
 from kgen.backends.shared import SEARCHING
 from kgen.backends.text import Text, source, wrapped
-from kgen.backends.units import ORDER, Code, Gather, Given, Made, Piece, RowUnit, ScanUnit, Statement, Tensor, fresh
+from kgen.backends.units import ORDER, Code, Gather, Made, Piece, RowUnit, ScanUnit, Statement, Tensor, fresh
 from kgen.passes import Scalar
 from kgen.types import ELLIPSIS
 
@@ -306,7 +306,7 @@ class RowPrinter:
         before it."""
         made: list[list[str]] = []
         declared, drawn = set[Statement](), set[str]()
-        reading = 0
+        reading, split = 0, list[str]()  # the divisors so far that may be plain
         behind: list[str] = []  # a row's values that the reading after them does without: what they wait for comes meanwhile
         for k, c in enumerate(codes):
             if c.element:
@@ -314,16 +314,19 @@ class RowPrinter:
                     made[-1].append(f"if (walk.stops({2 * reading - 1})) return;")
                 later = frozenset[str]().union(*(x.uses for x in (*codes[k + 1 :], *(x for p in pieces for x in p.codes))))
                 later |= {c.search.total.name} if c.search else set()
+                split += [g.name for g in c.divisors if g.split]
+                by = [name for name in split if name in c.uses]
                 if c.accumulators:
                     stores = [(f"{o.type}& {o.name}_element", f"{o.name}_out_row", f"{o.name}_element = {stored(o)};") for o in c.outputs]
-                    reads = [*self.results(c), *partials.reading(self.backend, c, reading, later, bool(self.unit.columns), stores=stores)]
+                    reads = self.results(c)
+                    reads += partials.reading(self.backend, c, reading, later, bool(self.unit.columns), stores=stores, by=by)
                 else:
-                    reads = self.storing(c)
+                    reads = self.storing(c, by=by)
                 last = k + 1 == len(codes) and not pieces and not c.accumulators
                 reads = [*reads, f"{c.makes.name}_row.kept = Walk::STAYS;"] if c.makes else reads
                 done = [f"{m.name}_row.done = true;" for m in c.repeated if any(m in x.repeated for x in codes[k + 1 :])]
                 reads = searching.looped(c.search, "u64", "i64(walk.rows.n)", reads) if c.search else reads
-                reads = dividing(c.divisors, [*(self.making(c.makes) if c.makes else ()), *reads], last)
+                reads = partials.dividing(c.divisors, [*(self.making(c.makes) if c.makes else ()), *reads], last)
                 reads, words = [*reads, *done], self.draws(c, drawn)  # all these later readings have too
                 made.append([*words, *reads, *behind])
                 behind = []
@@ -345,7 +348,7 @@ class RowPrinter:
         lines = [*self.backend.printed(m.lines), f"return {source('{0}({1})', m.type, m.value)};"]
         operands = ", ".join(f"{t.name}_row" for t in m.inputs)
         head, end = f"auto {m.name}_row = made<{m.type}>(walk, [&]({params}) {{", f"}}, operands({operands}));"
-        return [*map(divisor, m.divisors), head, *(f"    {line}" for line in lines), end]
+        return [*map(partials.divisor, m.divisors), head, *(f"    {line}" for line in lines), end]
 
     def row_stores(self, c: Code, walk: str = "walk") -> list[str]:
         """What one thread of a row, or of a piece of it, stores."""
@@ -371,7 +374,7 @@ class RowPrinter:
             of += [(x.type, x.name) for x in m.others]
             params, operands = [f"{kind} {name}" for kind, name in of], ", ".join(f"{name}_row" for _, name in of)
             lines = [*self.backend.printed(m.lines), f"return {m.value};"]
-            made += map(divisor, m.divisors)
+            made += map(partials.divisor, m.divisors)
             made += [f"const auto {m.name}_of = [&]({', '.join(params)}) {{", *(f"    {line}" for line in lines), "};"]
             how = f"repeated<Walk, {m.type}>("
             if m == made_once(self.unit) and (found := self.lasting) is not None:
@@ -385,19 +388,19 @@ class RowPrinter:
         places = ((o, self.pointers[o.name]) for o in c.outputs)
         return [f"auto {o.name}_out_row = {output(o, self.position[pointer], pointer)};" for o, pointer in places]
 
-    def storing(self, c: Code, walk: str = "walk") -> list[str]:
-        """The reading that stores elements, of a row or of a piece of it, or adds up columns."""
+    def storing(self, c: Code, walk: str = "walk", by: Sequence[str] = ()) -> list[str]:
+        """The reading that stores elements, of a row or of a piece of it, or adds up columns; `by` as `partials.reading` has it."""
         params, operands = partials.taken(c)
         made = self.results(c) if walk == "walk" else []
         sums = ["columns_row"] if c.columns else []
         written = [f"{'float' if o.pair else o.type}& {o.name}_element" for o in c.outputs]
         params = [*written, *("Columns& columns_element" for _ in sums), *params]
-        made.append(f"{walk}.each([&]({', '.join(params)}) {{")
-        made += [f"    {line}" for line in self.backend.printed(c.lines)]
-        made += [f"    {o.name}_element = {stored(o)};" for o in c.outputs]
-        made += [f"    {line}" for line in partials.contributed(self.backend, "columns_element", c.columns)]
-        made.append(f"}}, {', '.join([*(f'{o.name}_out_row' for o in c.outputs), *sums, *operands])});")
-        return made
+        call = [f"{walk}.each([&]({', '.join(params)}) {{"]
+        call += [f"    {line}" for line in self.backend.printed(c.lines)]
+        call += [f"    {o.name}_element = {stored(o)};" for o in c.outputs]
+        call += [f"    {line}" for line in partials.contributed(self.backend, "columns_element", c.columns)]
+        call.append(f"}}, {', '.join([*(f'{o.name}_out_row' for o in c.outputs), *sums, *operands])});")
+        return [*made, *partials.plainly(by, call)]
 
     def types(self) -> frozenset[str]:
         """The types that the kernel's lines name."""
@@ -536,22 +539,6 @@ class RowPrinter:
         if w.record.name == ELLIPSIS:
             return name, True, "outer" if w.record.element else "0", f"{end} - {len(named)}"
         return name, False, f"{end} - {len(named) - named.index(w.record.name)}", ""
-
-
-def divisor(g: Given) -> str:
-    """The line of what elements are divided by."""
-    made = f"split_divisor<{g.type}, Walk::CLUSTERS>" if g.split else f"divisor<{g.type}>"
-    return f"const auto {g.name} = {made}({g.text});"
-
-
-def dividing(divisors: tuple[Given, ...], lines: list[str], last: bool) -> list[str]:
-    """The lines of a reading within those that make its divisors; of one that is the `last`, and has one divisor of numbers of few digits,
-    once more for the few rows whose divisors are very large or small."""
-    if not last or len(divisors) != 1 or divisors[0].type in ("float", "double") or divisors[0].split:
-        return [*map(divisor, divisors), *lines]
-    own = divisors[0]
-    head = f"dividing<{own.type}>({own.text}, [&](const decltype(divisor<{own.type}>({own.text}))& {own.name}) {{"
-    return [head, *(f"    {line}" for line in lines), "});"]
 
 
 def output(o: Tensor, position: int, pointer: str) -> str:

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kgen  # noqa: E402
 from kgen.backends import backend  # noqa: E402
-from kgen.precision import SPLIT  # noqa: E402
+from kgen.precision import BRIEF, SPLIT  # noqa: E402
 from kgen.resources import resource  # noqa: E402
 from kgen.testing.bounds import Analysis  # noqa: E402
 from tests.cuda import emulated  # noqa: E402
@@ -22,17 +22,24 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not 
 
 QUOTIENTS = """
 static unsigned drawn(u64& seed) { seed = seed * 6364136223846793005ull + 1442695040888963407ull; return unsigned(seed >> 32); }
+static bool brief;
+static float quotient(float x, float y) {
+    if (!brief) return x / split_divisor<float, true>(y);
+    const auto by = split_divisor<u16, true>(y);
+    return plainly(by, [&](const decltype(by)& by) { return brief_div<u16>(x, by); });
+}
 static bool off(float x, float y, double near) {
-    const float q = x / split_divisor<float, true>(y), want = x / y;
+    const float q = quotient(x, y), want = x / y;
+    const bool ends = fabs(double(x) / y) * (1 + near) >= 0x1.ffffffp127 && fabsf(q) >= 0x1.fffffep127f;
     if (!(fabsf(want) < INFINITY) || x == 0 || isinf(y)) {
-        const bool ends = fabs(double(x) / y) * (1 + near) >= 0x1.ffffffp127 && fabsf(q) >= 0x1.fffffep127f;
         return !(isnan(q) && isnan(want)) && (q != want || signbit(q) != signbit(want)) && !ends;
     }
-    return !(fabs(q - double(x) / y) <= near * fabs(double(x) / y) + 0x1p-148);
+    return !ends && !(fabs(q - double(x) / y) <= near * fabs(double(x) / y) + 0x1p-148);
 }
 // How many quotients lie further from the exact ones than `near` says, of zeros, infinities, NaN, all exponents and any digits.
-extern "C" long far(int error, double near) {
+extern "C" long far(int error, double near, bool brief) {
     ::error = error;
+    ::brief = brief;
     const float ends[] = {0, -0.0f, 1, -1, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-149f, 0x1p-126f, 0x1.fffffep127f, 0x1p127f, 0x1p126f, 0.5f};
     long count = 0;
     for (float x : ends) for (float y : ends) count += off(x, y, near);
@@ -45,16 +52,21 @@ extern "C" long far(int error, double near) {
 
 
 def test_quotients_lie_within_their_bound(tmp_path) -> None:
-    """Whatever the last place of the hardware's inverse; zeros, infinities and NaN are the division's, signs included."""
+    """Whatever the last place of the hardware's inverse; zeros, infinities and NaN are the division's, signs included.  Those of 16-bit
+    results are one product where the divisor's inverse is a normal number, and within a brief form's bound by any divisor."""
     known: dict[str, object] = {**backend("cuda").functions(["split_divisor"])}
     known["inverse"] = """static int error;
-static float inverse(float x) { return __uint_as_float(__float_as_uint(1 / x) + (isnormal(1 / x) ? error : 0)); }
+static float inverse(float x) {
+    const float y = fabsf(x) < 0x1p-126f ? copysignf(INFINITY, x) : x != x ? x : fabsf(x) > 0x1p126f ? copysignf(0, x) : 1 / x;
+    return __uint_as_float(__float_as_uint(y) + (isnormal(y) ? error : 0));
+}
 """
     numbers = (resource("templates") / "cuda" / "library" / "kgen_numbers.cuh").read_text().replace("#pragma once", "")
     library = kernels(tmp_path / "quotients.cpp", "\n".join([numbers, *map(str, known.values()), QUOTIENTS]), [])
-    library.far.restype, library.far.argtypes = ctypes.c_long, (ctypes.c_int, ctypes.c_double)
-    assert [library.far(error, SPLIT) for error in (-1, 0, 1)] == [0, 0, 0]
-    assert library.far(0, SPLIT / 4) > 0
+    library.far.restype, library.far.argtypes = ctypes.c_long, (ctypes.c_int, ctypes.c_double, ctypes.c_bool)
+    for near, is_brief in ((SPLIT, False), (BRIEF, True)):
+        assert [library.far(error, near, is_brief) for error in (-1, 0, 1)] == [0, 0, 0]
+    assert library.far(0, SPLIT / 4, False) > 0 and library.far(0, 2.0**-25, True) > 0
 
 
 GRADIENT = """slope(dy: T[M, N], x: T[M, N], s: T32[M]) -> (dx: T[M, N], y: T[M, N])
