@@ -57,6 +57,14 @@ def cost(plan: Plan) -> Cost:
     )
 
 
+def instructions(p: Reduce) -> int:
+    """What all readings of a row together take for each of its elements, by count: instructions of all kinds in the forms that operators
+    have for 16 bits, and one for each that a reduction or a column adds up."""
+    own = [let for f in p.phases for let in f.lets if let.expr.name in ROWS and set(let.dims) & set(p.inner)]
+    done = [sum(ROWS[let.expr.name].cost_of(let.form.name if let.form else "")) for let in own]
+    return sum(done) + sum(len(f.reductions) + len(f.columns) for f in p.phases)
+
+
 def gone_through(p: Pass, blocks: Set[str]) -> set[str]:
     """The dims whose elements a pass goes through, without those of blocks: its own, or those of what its ranges are of; a sort's are those
     of its keys."""

@@ -24,6 +24,7 @@ from kgen.backends.sorts import SortUnit, sort_unit
 from kgen.backends.text import Text, briefs, broken, comment, fill, functions, identifiers, named, source, spelled, tidy
 from kgen.backends.units import NUMBERS, Accumulator, Argument, Gather, RowUnit, ScanUnit, Statement, Tap, Tensor, Unit, reaches_of
 from kgen.check import Kernel
+from kgen.cost import instructions
 from kgen.errors import printed
 from kgen.expand import is_reduction
 from kgen.host import to_dtype
@@ -472,7 +473,7 @@ class Render:
         numbers = tuple(a for a in self.givens() if a.name in words)
         unit = RowUnit(
             name, p.rows, p.inner, inputs, indices, made, outputs, scalars, tuple(codes), variables, self.bindings(variables), numbers,
-            self.declared(variables), tuple(long), finish, p.aside(self.program.by_name), pieces, others,
+            self.declared(variables), tuple(long), finish, p.aside(self.program.by_name), pieces, others, instructions(p),
         )  # fmt: skip
         return ScanUnit(**vars(unit), backwards=p.backwards) if isinstance(p, Scan) else unit
 

@@ -20,6 +20,7 @@ from kgen.backends.cuda_maps import CudaMap, MapPrinter, divides, reaches_rows, 
 from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, persists, row_operands
 from kgen.backends.cuda_scans import CudaScans, ScanPrinter
 from kgen.backends.keyed import row_sums
+from kgen.backends.launches import DEAR_ELEMENT
 from kgen.backends.sorts import SortUnit
 from kgen.backends.text import Text, brought, called, functions, library, source, spelled, wrapped
 from kgen.backends.units import Accumulator, RowUnit, ScanUnit, Tensor, Unit
@@ -267,7 +268,7 @@ class Cuda(CFamily):
                         name, unit.rows, unit.inner, variables, found, p.scalars, numbers, *reads, words, bool(rereads), long,
                         partials.column_words(unit.columns), persists(unit, found), any(c.search for c in unit.codes), unit.aside,
                         len(unit.pieces), pairs(kernel.parts, found, unit.rows) if unit.columns and not reads[0] else (), lines,
-                        unit.on_the_way, lasting(unit, found, render),
+                        unit.on_the_way, lasting(unit, found, render), unit.instructions > DEAR_ELEMENT,
                     )
                 )  # fmt: skip
                 continue

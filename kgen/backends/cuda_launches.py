@@ -44,8 +44,16 @@ namespace host {
 ROUND = """// For rows of up to `longest` vectors: blocks of `threads`, of which `team` take a row, so many elements of a thread,
 // so many rows on their way (1: one that takes the place of the row before as that is stored); `maps`: of passes that do not reduce
 // rows; `once`: by the readings of rows that do not stay on the chip; `every`: threads compute also from vectors that are not there;
-// `least`: of passes with so many bytes of an element that move; `parameters`: registers of a thread at most for what all rows share.
-struct Round { int threads, team, elements, blocks, stages; Where where; i64 longest; bool maps, once, every; int least, parameters; };
+// `least`: of passes with so many bytes of an element that move; `parameters`: registers of a thread at most for what all rows share;
+// `dear`: of passes whose elements take many instructions.
+struct Round {
+    int threads, team, elements, blocks, stages;
+    Where where;
+    i64 longest;
+    bool maps, once, every;
+    int least, parameters;
+    bool dear;
+};
 struct RoundRules { const Round* at; int count; };
 """
 TAIL = """

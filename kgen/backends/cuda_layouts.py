@@ -171,7 +171,8 @@ class RowLayout:
     words: 0 where there are none.  `persists`: whether its rows may follow one another all the same; `searches`: whether some readings are
     those of a search; `aside`: what rows side by side share, of which a thread may take several; `pieces`: how often it goes by pieces of a
     row behind its readings, which keep the order of its dims; `groups`: operands that may lie in turns; `near`: the indices along whose
-    dims it reads neighbours, a `single` vector at a time where rows have segments; `lasting`: a value that is made once.
+    dims it reads neighbours, a `single` vector at a time where rows have segments; `lasting`: a value that is made once; `dear`: whether an
+    element takes more than DEAR_ELEMENT instructions.
     """
 
     kernel: str
@@ -195,6 +196,7 @@ class RowLayout:
     near: tuple[int, ...] = ()
     single: bool = False
     lasting: Lasting | None = None
+    dear: bool = False
 
     def walk(self, text: str, planned: Any) -> str:
         """How its kernel walks by a plan (`kgen.runtime.rows`): along the lines that neighbours lie in, if its vectors do."""

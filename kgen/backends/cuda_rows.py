@@ -14,7 +14,7 @@ from kgen.backends.c_family import CFamily
 from kgen.backends.cuda_lasting import lasting, made_once
 from kgen.backends.cuda_layouts import RowOperand
 from kgen.backends.cuda_words import kept_words
-from kgen.backends.launches import MOST_READINGS
+from kgen.backends.launches import DEAR_ELEMENT, MOST_READINGS
 from kgen.backends.names import Names
 from kgen.backends.shared import SEARCHING
 from kgen.backends.text import Text, source, wrapped
@@ -462,7 +462,8 @@ class RowPrinter:
         known = f"<{', '.join([*(str(v).lower() for v in values), *sizes])}>"
         moving = [has and o.role != "result" and bool(set(o.dims) & set(unit.rows)) for has, o in zip(element, operands, strict=True)]
         if unit.columns:
-            return f"RoundsPass<{partials.column_words(unit.columns)}, {mask(moving)}, Known{known}>"
+            dear = str(unit.instructions > DEAR_ELEMENT).lower()
+            return f"RoundsPass<{partials.column_words(unit.columns)}, {mask(moving)}, {dear}, Known{known}>"
         plain = f"Pass{known}"
         if (m := made_once(unit)) is not None and (found := self.lasting) is not None:
             own = f"int(sizeof({host.spelled_out(self.render, m.type)}))" if found.own else "0"

@@ -401,7 +401,7 @@ class Piece:
 class RowUnit:
     """One pass over rows, ready for a template.  Of the tensors, those without an inner dim have one element a row.  `long` is the code of
     rows that do not stay on the chip, where it is another; `finish` what follows from sums over all rows, once an element of a row;
-    `pieces` and `long_pieces` are what stands behind each of the two."""
+    `pieces` and `long_pieces` are what stands behind each of the two; `instructions` what an element takes."""
 
     name: str
     rows: Dims
@@ -421,6 +421,7 @@ class RowUnit:
     aside: str = ""  # what rows side by side, along the last of their dims, share: "ranges" that are summed, or "places"
     pieces: tuple[Piece, ...] = ()
     long_pieces: tuple[Piece, ...] = ()
+    instructions: int = 0
 
     @property
     def every(self) -> tuple[Code, ...]:

@@ -272,7 +272,7 @@ def rounds_plan(
     operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]], gathers: int, arch: str,
 ) -> rounds.RoundsPlan | None:  # fmt: skip
     """The same for a pass that adds up columns."""
-    passed = (unit.reductions, unit.words, unit.columns, unit.long)
+    passed = (unit.reductions, unit.words, unit.columns, unit.long, unit.dear)
     return rounds.cached(row_sizes, inner_sizes, places(unit, operands), gathers, *passed, arch)
 
 

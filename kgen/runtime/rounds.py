@@ -64,11 +64,12 @@ def _layout_type(under: type[ctypes.Structure]) -> type[ctypes.Structure]:
 
 def plan(
     row_sizes: tuple[int, ...], inner_sizes: tuple[int, ...], operands: tuple[RowOperandPlace, ...], gathers: int, reductions: int,
-    words: int, columns: int, long: int, arch: str,
+    words: int, columns: int, long: int, dear: bool, arch: str,
 ) -> RoundsPlan | None:  # fmt: skip
     """How to walk a pass over rows that adds up columns; None if it has nothing to write.
 
-    `columns` is the room of an element's sums in 32-bit words; the rest is as `rows.plan` has it.
+    `columns` is the room of an element's sums in 32-bit words, `dear` whether an element takes many instructions; the rest is as
+    `rows.plan` has it.
     """
     rows_, n = prod(row_sizes), prod(inner_sizes)
     if n == 0 and rows_ == 0:
@@ -89,7 +90,7 @@ def plan(
         limits = limits._replace(cluster=0)
     sums = max(1, columns // 2)
     static = partial(_static, words=words, readings=reductions, ahead=sum(not o.element for o in operands))
-    most, (vec, team, stages) = vec, _taken(n, vec, moving, sums, apart, (arch, limits), static, not reductions)
+    most, (vec, team, stages) = vec, _taken(n, vec, moving, sums, apart, (arch, limits), static, not reductions, dear)
     wide = wide if vec == most else 0
     chunks = n // vec
     if team.across:  # no more teams than rows, for each takes work space
@@ -207,27 +208,28 @@ def _static(team: Team, words: int, readings: int, ahead: int) -> int:
 
 
 def _taken(
-    n: int, vec: int, moving: Sequence[int], sums: int, apart: bool, device: tuple[str, Limits], static: Callable[[Team], int], maps: bool
+    n: int, vec: int, moving: Sequence[int], sums: int, apart: bool, device: tuple[str, Limits], static: Callable[[Team], int], maps: bool,
+    dear: bool,
 ) -> tuple[int, Team, int]:  # fmt: skip
     """The elements of a vector, who takes a row of `n` elements, and how many rows are on their way: elements move one by one where so
     many operands (`moving`: bytes of an element of each) move along that no warp has room for their vectors."""
     for own in (vec, 1):
-        if found := _team(n // own, own, moving, sums, apart, device, static, maps):
+        if found := _team(n // own, own, moving, sums, apart, device, static, maps, dear):
             return own, *found
     raise KgenError("more operands move along a row than there is shared memory for")
 
 
 def _team(
     chunks: int, vec: int, moving: Sequence[int], sums: int, apart: bool, device: tuple[str, Limits], static: Callable[[Team], int],
-    maps: bool,
+    maps: bool, dear: bool,
 ) -> tuple[Team, int] | None:  # fmt: skip
     """Who takes a row of `chunks` vectors, and how many rows are on their way; `moving` are the bytes of an element of each operand that
     moves along with it; each thread has `sums` partials for each of its elements.  `static` gives the bytes that a team's kernel has
-    itself; `maps`: none is reduced.  None where none has room."""
+    itself; `maps`: none is reduced; `dear` as `plan` has it.  None where none has room."""
     arch, limits = device
     most = max(1, launches.PARTIALS // (sums * vec))  # vectors of a thread
     for rule in launches.ROUNDS_APART if apart else launches.ROUNDS[vec > 4, sums > 1]:
-        takes = (maps or not rule.maps) and rule.least <= sum(moving)
+        takes = (maps or not rule.maps) and (dear or not rule.dear) and rule.least <= sum(moving)
         made = _of(rule, chunks, min(most, max(1, rule.elements // vec)), arch, limits) if takes else None
         if made is None:
             continue

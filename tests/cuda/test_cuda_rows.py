@@ -338,7 +338,7 @@ def test_a_file_for_many_architectures_knows_its_kernels(tmp_path: Path) -> None
     bytes_of, mask = ", ".join(["2"] * 37 + ["0", "1", "2"]), f"{(1 << 37) - 1}ull"
     known = f"<1, {mask}, 7, {mask}, true, false, 5, 3, true, 4, true, {bytes_of}>"
     text = f"""#include "kgen_rounds_plan.cuh"
-static_assert(host::Pass{known}::KERNELS.count > 100 && host::RoundsPass<4, {mask}, host::Known{known}>::KERNELS.count > 100);
+static_assert(host::Pass{known}::KERNELS.count > 100 && host::RoundsPass<4, {mask}, false, host::Known{known}>::KERNELS.count > 100);
 """
     path = tmp_path / "many.cu"
     for name, written in {path.name: text, **backend("cuda").beside(text)}.items():

@@ -12,6 +12,7 @@ struct SumsOf {
     Facts rows;
     u64 moving;
     int words;
+    bool dear;  // whether an element takes many instructions
 
     constexpr int steps() const { return rows.readings > 0 ? 2 * rows.long_readings : 0; }
     constexpr int sums() const { return words > 3 ? words / 2 : 1; }
@@ -42,7 +43,7 @@ struct SumsOf {
     // The team of a rule for a row of `chunks` vectors, each thread having up to `vectors`, if it takes such a row.
     constexpr Taken of(const Round& r, i64 chunks, int vectors, int cluster, int arch) const {
         const i64 some = chunks > 1 ? chunks : 1;
-        if (chunks > r.longest || (r.maps && rows.readings > 0)) return {};
+        if (chunks > r.longest || (r.maps && rows.readings > 0) || (r.dear && !dear)) return {};
         if (r.where == ACROSS) return {{r.threads, r.team, vectors, 3, chunks <= r.team * vectors ? 0 : r.team * vectors, true}, r.blocks};
         if (r.where == LANES) {
             if (chunks > r.team * vectors) return {};
@@ -261,12 +262,12 @@ template <int K> struct RoundsPlan : RowDims<K> {
     }
 };
 
-// A pass that adds up columns, by the words of their sums, what moves along with rows, and these rows.
-template <int COLUMNS, u64 MOVING, typename Rows> struct RoundsPass {
+// A pass that adds up columns, by the words of their sums, what moves along with rows, whether elements are dear, and these rows.
+template <int COLUMNS, u64 MOVING, bool DEAR, typename Rows> struct RoundsPass {
     static constexpr int OPERANDS = Rows::OPERANDS, GATHERS = Rows::GATHERS;
     static constexpr u64 WIDE = Rows::WIDE;
     static constexpr Facts FACTS = Rows::FACTS;
-    static constexpr SumsOf SUMS = {FACTS, MOVING, COLUMNS};
+    static constexpr SumsOf SUMS = {FACTS, MOVING, COLUMNS, DEAR};
     static constexpr RoundKernels<SUMS.steps()> KERNELS = RoundKernels<SUMS.steps()>(SUMS);
     static constexpr bool EDGES = false;
     using Plan = RoundsPlan<OPERANDS>;

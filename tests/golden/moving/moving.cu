@@ -170,7 +170,7 @@ cudaError_t moving_moving_kernel_run(
     };
     const auto kernel = [](auto way) { return moving_moving_kernel_kernel<typename decltype(way)::Walk>; };
     // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
-    using pass = RoundsPass<2, 1, Known<1, 1, 0, 1, true, true, 0, 0, true, 2, true, int(sizeof(float)), int(sizeof(float))>>;
+    using pass = RoundsPass<2, 1, false, Known<1, 1, 0, 1, true, true, 0, 0, true, 2, true, int(sizeof(float)), int(sizeof(float))>>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, x, moving_kernel);
 }
 

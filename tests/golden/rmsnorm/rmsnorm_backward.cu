@@ -101,7 +101,7 @@ cudaError_t rmsnorm_backward_run(
     };
     const auto kernel = [](auto way) { return rmsnorm_backward_kernel<T, typename decltype(way)::Walk>; };
     // gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each
-    using pass = RoundsPass<2, 3, Known<1, 23, 7, 15, true, true, 1, 1, true, 2, true, int(sizeof(T)), int(sizeof(T)), int(sizeof(T)), 0, int(sizeof(T)), int(sizeof(T))>>;
+    using pass = RoundsPass<2, 3, false, Known<1, 23, 7, 15, true, true, 1, 1, true, 2, true, int(sizeof(T)), int(sizeof(T)), int(sizeof(T)), 0, int(sizeof(T)), int(sizeof(T))>>;
     return run_rows(pass(), rank, outer, size, operands, stream, kernel, dy, x, w, rsqrt_row, dx, dw, F(N));
 }
 
