@@ -28,7 +28,8 @@ NEAR of its value, in which no digit cancels.
 
 Where an element of a pass has several quotients by values of its row, and results have more bits than 16, these go by parts of the
 divisor's inverse on CUDA (`split_quotients`), where blocks of a cluster share a row, which wait for one another: a division takes ten
-instructions, one for special functions and a branch among them.
+instructions, one for special functions and a branch among them.  So do quotients by a number of the call that an order reads, in any
+kernel (`uniform_quotients`): logits over a temperature, of which a softmax takes the greatest.
 
 What an order reads (ORDERS, a comparison; not relu and clamp, which no equality looks for), however far above it, has its accurate form
 and is not fused; nor does a function take its factors (`kgen.backends.factors`).  Such forms go by where values end, which differs
@@ -231,13 +232,19 @@ def _forms(plan: Plan, kernel: Kernel) -> dict[str, Form]:
     return made | {name: Form("shared", dtype) for name, dtype in shared_quotients(program, declared).items()}
 
 
+def shares_divisors(p: Pass) -> bool:
+    """Whether what follows from a divisor alone is computed once, before a reading of rows, where a pass divides by one often."""
+    return isinstance(p, Reduce) and not isinstance(p, Scan) and not p.pieces and not any(let.expr.name in SEARCHES for let in p.lets)
+
+
 def split_quotients(p: Pass, program: Program) -> frozenset[str]:
     """The quotients of a pass by a value of their row that need no division of their own (on targets that do so): what follows from the
     divisor alone makes them, within SPLIT, where a result has more bits than 16 and is no f64.  They are those that no result and no order
     is, of passes in which an element has several: where one division is all, it takes no longer than the element's bytes."""
-    if not isinstance(p, Reduce) or isinstance(p, Scan) or p.pieces or any(let.expr.name in SEARCHES for let in p.lets):
+    if not shares_divisors(p):
         return frozenset()
     accurate, defs, stored = ordered(program.lets), program.by_name | {let.name: let for let in p.lets}, {s.ref for s in p.stores}
+    assert isinstance(p, Reduce)
     found = [
         let.name for let in elements(p)
         if let.expr.name == "div" and {*let.dims} & {*p.inner} and not {*defs[let.expr.operands[1].name].dims} & {*p.inner}
@@ -247,9 +254,25 @@ def split_quotients(p: Pass, program: Program) -> frozenset[str]:
     return frozenset(found) if len(found) >= FEW_QUOTIENTS else frozenset()
 
 
+def uniform_quotients(program: Program) -> frozenset[str]:
+    """The quotients by a number that the call gives (a temperature) that an order reads, which on such targets go by parts of its inverse
+    wherever they are computed: all kernels that compute one anew get the same value.  Means, and what literals divide, are exact."""
+    accurate = ordered(program.lets)
+    given = set[str]()  # the lets that have no dims and are made of an argument
+    for let in program.lets:
+        if let.expr.name == "arg" or not let.dims and given.intersection(o.name for o in let.expr.operands):
+            given.add(let.name)
+    found = [
+        let.name for let in program.lets
+        if let.expr.name == "div" and let.dims and let.is_float and let.dtype is not f64 and let.name in accurate
+        and not let.form and let.expr.operands[1].name in given
+    ]  # fmt: skip
+    return frozenset(found)
+
+
 def all_split(plan: Plan) -> frozenset[str]:
-    """The same of all passes of a plan."""
-    return frozenset(name for p in plan.passes for name in split_quotients(p, plan.program))
+    """What goes by parts of a divisor's inverse in a plan: both kinds of quotients."""
+    return uniform_quotients(plan.program).union(*(split_quotients(p, plan.program) for p in plan.passes))
 
 
 def _may_be_f64(let: Let, decides: str) -> bool:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from kgen import pipeline
 from kgen.backends import templates
-from kgen.backends.body import Body, RowNames, beside, whole
+from kgen.backends.body import Body, RowNames
 from kgen.backends.drawn import neighbours, words
-from kgen.backends.gathers import gathers_of
+from kgen.backends.gathers import beside, gathers_of, whole
 from kgen.backends.names import Names, bare, settled
 from kgen.backends.ranges import within
 from kgen.backends.sorts import SortUnit, sort_unit
@@ -33,7 +33,7 @@ from kgen.monoids import MONOIDS, Rides
 from kgen.ops import OPS, ROWS, Op, Spell
 from kgen.passes import Map, Pass, Plan, Reduce, Scan, Sort
 from kgen.phases import needed
-from kgen.precision import ordered
+from kgen.precision import ordered, uniform_quotients
 from kgen.resources import resource
 from kgen.scanned import is_scan
 from kgen.taps import is_tap, taps_of
@@ -294,6 +294,7 @@ class Render:
         self.plan = self.planned()
         self.program, self.passes, self.within = self.plan.program, self.plan.passes, within(self.plan.program)
         self.ordered = ordered(self.program.lets)
+        self.uniform = uniform_quotients(self.program) if backend.shares else frozenset()
         taken = set(backend.reserved)
         if not any(isinstance(p, Reduce) for p in self.passes):
             taken -= templates.row_names(backend.keywords | spelled(backend.columns()) | frozenset(backend.types.values()))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Set
-from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kgen.backends import drawn
 from kgen.backends.factors import Factors, factors
+from kgen.backends.gathers import whole
 from kgen.backends.names import Names, width
 from kgen.backends.remade import remade, without
 from kgen.backends.remembered import remembered
@@ -34,7 +34,7 @@ from kgen.backends.units import (
     Statement,
     Tensor,
     Words,
-)  # fmt: skip
+)
 from kgen.ir import GATHERS, Let, Store, literal_of, taken
 from kgen.monoids import MONOIDS, elements
 from kgen.ops import CALL, OPS, ROWS
@@ -42,12 +42,11 @@ from kgen.ops.scans import EXCLUSIVE
 from kgen.passes import Reduce, Scan
 from kgen.phases import Phase, needed
 from kgen.phases import ends as ends_of
-from kgen.precision import split_quotients
+from kgen.precision import shares_divisors, split_quotients
 from kgen.quotients import is_whole, whole_range
 from kgen.scanned import is_scan
 from kgen.searches import SEARCHES
 from kgen.spared import spared
-from kgen.taps import Move, asked, is_tap, taps_of
 from kgen.types import DType, literal_size
 
 if TYPE_CHECKING:
@@ -182,6 +181,8 @@ class Body:
         types = {"F": self.render.type_of(last), "U": last.tensor_dtype.unsigned, "B": self.render.storage(decides) if form else "",
                  "V": self.render.type_of(let)}  # fmt: skip
         given = [self.text[o.name] for o in operands]
+        if let.name in self.render.uniform:
+            return source("uniform_quotient({0}, {1})", given[0].typed or given[0], self.divided(let, operands[1], types["F"]))
         if let.name in self.split:
             given[1] = self.divisor(let, operands[1], types["B"] or types["F"], split=True)
         if row.rule == "compare" and kind == "float":
@@ -231,6 +232,10 @@ class Body:
         """A divisor that many elements share, of a quotient whose dividends have the digits of a dtype."""
         return self.text[y.name]
 
+    def divided(self, let: Let, y: Let, digits: str) -> Text:
+        """What a let and others are divided by, a float of that type, or what follows from it."""
+        return self.text[y.name].typed or self.text[y.name]
+
     def number(self, number: Let, let: Let) -> Text:
         return self.backend.constant(number, let, self.render.type_of(let))
 
@@ -250,26 +255,6 @@ class Body:
         """Say an equation that no line is of."""
         if label in self.equations and label not in self.told:
             self.lines.append(Statement(note=self.equations[label]))
-
-
-def whole(gather: Gather) -> tuple[Gather, ...]:
-    """A gather with those of its order, or of its terms' own ranges, if it has them."""
-    return (gather, *(g for g in (gather.order, gather.asked) if g is not None), *gather.within)
-
-
-def beside(render: Render, p: Reduce, tensors: Mapping[str, Tensor]) -> dict[str, Beside]:
-    """The neighbours that a pass over rows reads, by lets: one for all that read the same."""
-    defs, made, found = {let.name: let for let in p.lets}, dict[tuple[str, Move], Beside](), dict[str, Beside]()
-    for let in filter(is_tap, p.lets):
-        (m,), t = taps_of(let), tensors[defs[let.expr.operands[0].name].expr.attrs[0]]
-        if (t.name, m) not in made:
-            made[t.name, m] = Beside(render.global_names.fresh(f"{t.name}_{m.dim}_{m.way}"), t, m.dim, m.by)
-        found[let.name] = made[t.name, m]
-    of: dict[tuple[str, int] | None, Beside] = {(b.dim, b.by): b for b in made.values()}
-    for let in p.lets:
-        if (b := of.get(asked(let, render.program.by_name | defs))) is not None:
-            found[let.name] = replace(b, name=render.global_names.fresh(f"{b.name}_there"), asks=True)
-    return found
 
 
 class RowNames:
@@ -292,8 +277,9 @@ class RowNames:
         #: costly values that several readings compute, with a line in each
         self.costly = {let.name for let in every if let.name in again and let.expr.name in OPS and OPS[let.expr.name].cost[1]}
         self.kept: set[str] = set()
-        self.split = split_quotients(p, render.program) if render.splits and render.backend.shares and p in render.passes else frozenset()
-        self.divisors: dict[tuple[Text, str, bool], Given] = {}  # by the row's value, and what its dividends have the digits of
+        self.splits = render.splits and render.backend.shares and p in render.passes and shares_divisors(p)
+        self.split = split_quotients(p, render.program) if self.splits else frozenset()
+        self.divisors: dict[tuple[Text, str, str], Given] = {}  # by the value, what its dividends have the digits of, and `Given.split`
         read = [*(s.ref for s in p.stores), *(o.name for let in p.columns for o in elements(let.expr))]
         read += [o.name for let in p.finish.lets for o in let.expr.operands] if p.finish else []
         self.spared = spared(p.lets, read, [name for name, text in self.fixed.items() if text])
@@ -304,7 +290,8 @@ class RowNames:
         self.remade = remade(p, render.kernel) if makes else None
         even = render.backend.neighbours
         self.neighbours = {name: drawn.beside(even, s.keeps, s.sets) for name, s in found.items() if even}
-        self.often = remembered(phases) if makes and self.remade is None else drawn.frontier(phases, self.streams, p.finish)
+        self.remembered = remembered(phases, render.uniform) if makes and self.remade is None else None
+        self.often = self.remembered.names if self.remembered else drawn.frontier(phases, self.streams, p.finish)
         self.words: dict[str, Words] = {}  # by let
         self.made: dict[str, Repeated] = {}
 
@@ -452,7 +439,8 @@ class RowNames:
         indices = (self.indices[x.expr.attrs[0]] for x in left if x.expr.name == "index" and x.name in read)
         name = body.named[let.name] if let.name in body.named else self.names.fresh("value")
         made = tuple(body.lines), text[let.name], tuple(self.made[x.name] for x in left if x.name in self.made), tuple(body.divides)
-        return Repeated(name, self.render.type_of(let), tuple(loads), tuple(indices), words, *made)
+        room = self.remembered is not None and self.remembered.room
+        return Repeated(name, self.render.type_of(let), tuple(loads), tuple(indices), words, *made, room=room)
 
     @cached_property
     def made_name(self) -> str:
@@ -593,8 +581,17 @@ class _RowBody(Body):
         """A name for what follows from a row's value, once for all elements divided by it; a row's quotient divides itself."""
         if y.name not in self.owner.rows or not {*let.dims} & {*self.owner.p.inner}:
             return self.text[y.name]
-        key = self.text[y.name], digits, split
+        return self.shared(self.text[y.name], digits, "Walk::CLUSTERS" if split else "")
+
+    def divided(self, let: Let, y: Let, digits: str) -> Text:
+        """As `Body.divided` has it; of elements once before a reading, where a pass has room for that."""
+        by = super().divided(let, y, digits)
+        return self.shared(by, digits, "true") if self.owner.splits and {*let.dims} & {*self.owner.p.inner} else by
+
+    def shared(self, y: Text, digits: str, split: str) -> Text:
+        """The name of a divisor that elements share."""
+        key = y, digits, split
         if key not in self.owner.divisors:
-            self.owner.divisors[key] = Given(self.owner.names.fresh(f"by_{key[0]}"), digits, key[0], split)
+            self.owner.divisors[key] = Given(self.owner.names.fresh(f"by_{y}" if y.is_name else "by"), digits, y, split)
             self.divides.append(self.owner.divisors[key])
         return named(self.owner.divisors[key].name)

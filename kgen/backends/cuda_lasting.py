@@ -35,4 +35,5 @@ def lasting(unit: RowUnit, operands: Sequence[RowOperand], render: Render) -> La
         return sum(1 << k for k, (here, of) in enumerate(zip(read, found, strict=True)) if here and of)
 
     of, by = mask(o.kept and o.name in made for o in operands), mask(o.dtype in variables for o in operands)
-    return Lasting(of, free, by, 8 if m.type == "double" else 4, sum(o.kept and o.element for o in operands) <= 1)
+    alone = sum(o.kept and o.element for o in operands) <= 1
+    return Lasting(of, free, by, 8 if m.type == "double" else 4, m.room and alone)

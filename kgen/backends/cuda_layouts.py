@@ -145,8 +145,8 @@ def _is_byte(o: RowOperand) -> bool:
 
 class Lasting(NamedTuple):
     """A bit of `of` for each operand that a value is made of and that stays on the chip, and whether all that it is made of are `free`:
-    nothing reads them but through it.  It takes 8 bytes where an operand of `by` does, else `least`; `own`: it may have a place of its
-    own, beside one operand (beside several blocks would have too little room)."""
+    nothing reads them but through it.  It takes 8 bytes where an operand of `by` does, else `least`; `own`: it is dear enough
+    for a place of its own, beside one operand (beside several blocks would have too little room)."""
 
     of: int
     free: bool

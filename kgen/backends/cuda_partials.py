@@ -196,7 +196,7 @@ def plainly(divisors: Sequence[str], call: list[str]) -> list[str]:
 
 def divisor(g: Given) -> str:
     """The line of what elements are divided by."""
-    made = f"split_divisor<{g.type}, Walk::CLUSTERS>" if g.split else f"divisor<{g.type}>"
+    made = f"split_divisor<{g.type}, {g.split}>" if g.split else f"divisor<{g.type}>"
     return f"const auto {g.name} = {made}({g.text});"
 
 

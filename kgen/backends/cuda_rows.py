@@ -314,7 +314,7 @@ class RowPrinter:
                     made[-1].append(f"if (walk.stops({2 * reading - 1})) return;")
                 later = frozenset[str]().union(*(x.uses for x in (*codes[k + 1 :], *(x for p in pieces for x in p.codes))))
                 later |= {c.search.total.name} if c.search else set()
-                split += [g.name for g in c.divisors if g.split]
+                split += [g.name for g in c.divisors if g.split not in ("", "true")]
                 by = [name for name in split if name in c.uses]
                 if c.accumulators:
                     stores = [(f"{o.type}& {o.name}_element", f"{o.name}_out_row", f"{o.name}_element = {stored(o)};") for o in c.outputs]

@@ -235,7 +235,7 @@ class Given:
     name: str
     type: str
     text: Text = NOTHING
-    split: bool = False  # where elements are divided by it: whether by parts of its inverse (`split_quotients` in `kgen.precision`)
+    split: str = ""  # where elements are divided by it: whether by parts of its inverse, as a kernel knows it ("": not; `kgen.precision`)
 
 
 #: What a gather is `ranged` by that is the order of a range.
@@ -300,6 +300,7 @@ class Repeated:
     value: Text
     others: tuple[Repeated, ...] = ()
     divisors: tuple[Given, ...] = ()  # what it is divided by first, of a row's values
+    room: bool = False  # whether it may have a place of its own in shared memory
 
     @property
     def texts(self) -> tuple[Text, ...]:

@@ -52,6 +52,12 @@ def test_nothing_dear_is_computed_beside_what_is_remembered() -> None:
     assert "auto t_row = lasting<Walk, F, true, true>(walk, t_of" in source and source.count("lasting<Walk, F") == 1
 
 
+def test_a_quotient_by_a_number_waits_in_registers_alone() -> None:
+    """It takes three instructions: shared memory keeps a reading longer."""
+    source = kgen.load("temperature_softmax").source("cuda")
+    assert "lasting<Walk, F, true, false>(walk" in source and "uniform_quotient(x, by_temperature)" in source
+
+
 @pytest.mark.parametrize("body", ["x * rsqrt(mean[N](x^2))", "softmax[N](2 * x)", "softmax[N](x)", "exp(x) / sum[N](x)"])
 def test_what_is_cheap_or_read_once_is_not_remembered(body: str) -> None:
     assert "lasting<" not in kgen.loads(f"f(x: T[..., N]) -> y: T[..., N]\n\ny = {body}\n").source("cuda")

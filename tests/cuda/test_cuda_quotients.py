@@ -11,8 +11,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kgen  # noqa: E402
+from kgen import pipeline  # noqa: E402
 from kgen.backends import backend  # noqa: E402
-from kgen.precision import BRIEF, SPLIT  # noqa: E402
+from kgen.grad import backward  # noqa: E402
+from kgen.precision import BRIEF, SPLIT, uniform_quotients  # noqa: E402
 from kgen.resources import resource  # noqa: E402
 from kgen.testing.bounds import Analysis  # noqa: E402
 from tests.cuda import emulated  # noqa: E402
@@ -109,3 +111,42 @@ def test_who_takes_them() -> None:
     assert takes(GRADIENT)
     assert not takes("one(x: T[M, N]) -> y: T[M, N]\n\ny = x / sum[N](x)\n")
     assert not takes("order(x: T[M, N], s: T32[M]) -> y: T[M]\n\ny = max[N](exp(x) / s * 2 + x / s)\n")
+
+
+TEMPERATURE = """over(x: T[..., N], t: float = 1.0) -> (y: T[..., N], m: T32[...])
+
+z = x / t
+m = max[N](z)
+y = exp(z - m) / sum[N](exp(z - m))
+"""
+
+
+def test_quotients_by_a_number_of_the_call_stay_within_their_bound(tmp_path) -> None:
+    """A softmax over a temperature, ordinary, large, tiny, negative, infinite, none; zeros, infinities and NaN among the logits."""
+    g = torch.Generator().manual_seed(5)
+    given = []
+    for t in (0.7, -3.0, 2.0**100, 2.0**-100, 2.0**-140, torch.inf, 0.0, torch.nan):
+        for n, dtype in ((67, torch.float32), (3000, torch.bfloat16), (64, torch.float64)):
+            x = torch.randn(4, n, generator=g).to(dtype)
+            x[0, 3], x[1, 2], x[2, 5] = -0.0, torch.inf, torch.nan
+            given.append((x, t))
+    kernel = Emulated(TEMPERATURE, tmp_path, *given)
+    assert "uniform_quotient(x, by_t)" in kernel.run.source and "split_divisor<F, true>(t)" in kernel.run.source
+    for args in given:
+        found, exact = kernel(*args), Analysis(kernel.kernel, dict(zip(("x", "t"), args, strict=True)), "cuda").results()
+        for name, want in zip(("y", "m"), exact, strict=True):
+            got = found[name].double()
+            held = (got == want.exact) | (got.isnan() & want.exact.isnan()) | ((got - want.exact).abs() <= want.bound) | ~want.bound.isfinite()
+            assert bool(held.all()), (name, args[1], args[0].dtype, (~held).nonzero()[:4])
+
+
+@pytest.mark.parametrize("asks", ["max[N](x / t)", "sum[N](x if x / t > 1 else 0)", "max[N](abs(x / t + 1))"])
+def test_a_gradient_orders_the_quotients_that_its_forward_ordered(asks: str) -> None:
+    """They are the same numbers in both, by their parts; what nothing orders, means and what literals divide are divided."""
+    kernel = kgen.loads(f"f(x: T[..., N], t: float = 2.0) -> y: T32[...]\n\ny = {asks}\n").kernel
+    for own in (kernel, backward(kernel).kernel):
+        program = pipeline.merged(own, pipeline.usual(own)).program
+        quotients = {let.name for let in program.lets if let.expr.name == "div" and let.dims}
+        assert not quotients or uniform_quotients(program) & quotients
+    plain = kgen.loads("f(x: T[..., N], t: float = 2.0) -> y: T[..., N]\n\ny = x / t - max[N](x / 3) - mean[N](x)\n").kernel
+    assert not uniform_quotients(pipeline.merged(plain, pipeline.usual(plain)).program)
