@@ -17,10 +17,9 @@ from kgen.backends.cuda_lasting import lasting
 from kgen.backends.cuda_launches import rounds, table
 from kgen.backends.cuda_layouts import SPLATS, TYPES, Groups, Layout, Operand, RowLayout, RowOperand, ScanLayout, SortLayout, groups
 from kgen.backends.cuda_maps import CudaMap, MapPrinter, divides, reaches_rows, row_index, span_index
-from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, persists, row_operands
+from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, dear, persists, row_operands
 from kgen.backends.cuda_scans import CudaScans, ScanPrinter
 from kgen.backends.keyed import row_sums
-from kgen.backends.launches import DEAR_ELEMENT
 from kgen.backends.sorts import SortUnit
 from kgen.backends.text import Text, brought, called, functions, library, source, spelled, wrapped
 from kgen.backends.units import Accumulator, RowUnit, ScanUnit, Tensor, Unit
@@ -268,7 +267,7 @@ class Cuda(CFamily):
                         name, unit.rows, unit.inner, variables, found, p.scalars, numbers, *reads, words, bool(rereads), long,
                         partials.column_words(unit.columns), persists(unit, found), any(c.search for c in unit.codes), unit.aside,
                         len(unit.pieces), pairs(kernel.parts, found, unit.rows) if unit.columns and not reads[0] else (), lines,
-                        unit.on_the_way, lasting(unit, found, render), unit.instructions > DEAR_ELEMENT,
+                        unit.on_the_way, lasting(unit, found, render), dear(unit),
                     )
                 )  # fmt: skip
                 continue

@@ -29,6 +29,7 @@ struct Rule {
     bool trims;
     i64 least_registers, most_registers, least_elements, most_elements, held, room, above, readings;
     bool alone, whole;  // where no parameters of columns are read beside the rows; where these are whole vectors of more than four elements
+    bool dear;          // of passes whose elements take many instructions
 };
 struct Rules { const Rule* at; int count; };
 struct Limits { int shared, cluster; };
@@ -131,6 +132,7 @@ def table() -> str:
             name = f"{kind.upper()}_{arch.removeprefix('sm_')}"
             lines += _array(name, [launches.measured(step) for step in steps])
             ladders.append((f"arch == {arch.removeprefix('sm_')} && kind == {launches.KINDS.index(kind)}", f"{{{name}, {len(steps)}}}"))
+    lines += _array("DEAR", launches.DEAR)
     lines += _array("SHIFTED", launches.SHIFTED)
     lines += _array("SEVERAL_DIMS", launches.SEVERAL_DIMS)
     choices = []

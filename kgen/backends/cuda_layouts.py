@@ -171,8 +171,8 @@ class RowLayout:
     words: 0 where there are none.  `persists`: whether its rows may follow one another all the same; `searches`: whether some readings are
     those of a search; `aside`: what rows side by side share, of which a thread may take several; `pieces`: how often it goes by pieces of a
     row behind its readings, which keep the order of its dims; `groups`: operands that may lie in turns; `near`: the indices along whose
-    dims it reads neighbours, a `single` vector at a time where rows have segments; `lasting`: a value that is made once; `dear`: whether an
-    element takes more than DEAR_ELEMENT instructions.
+    dims it reads neighbours, a `single` vector at a time where rows have segments; `lasting`: a value that is made once; `dear`: whether
+    elements take many instructions.
     """
 
     kernel: str

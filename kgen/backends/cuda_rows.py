@@ -20,7 +20,7 @@ from kgen.backends.shared import SEARCHING
 from kgen.backends.text import Text, source, wrapped
 from kgen.backends.units import ORDER, Code, Gather, Made, Piece, RowUnit, ScanUnit, Statement, Tensor, fresh
 from kgen.passes import Scalar
-from kgen.types import ELLIPSIS
+from kgen.types import DTYPES, ELLIPSIS
 
 FIELDS = "gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each"
 #: How rows are walked, by what those side by side share.
@@ -110,6 +110,13 @@ def counts(codes: tuple[Code, ...], pieces: bool = False) -> tuple[int, bool]:
 def is_shared(o: RowOperand, unit: RowUnit) -> bool:
     """Whether an operand is a parameter of columns: all rows read the same."""
     return o.role == "input" and o.element and not set(o.dims) & set(unit.rows)
+
+
+def dear(unit: RowUnit) -> bool:
+    """Whether elements take so many instructions that other steps are taken; not of searches, nor of rows that have steps of their own."""
+    results = [o for o in unit.outputs if set(o.dims) & set(unit.inner)]
+    own = unit.pieces or any(c.search for c in unit.codes) or any(DTYPES[o.dtype].bytes == 1 for o in results if o.dtype in DTYPES)
+    return unit.instructions > DEAR_ELEMENT and not own
 
 
 def persists(unit: RowUnit, operands: Sequence[RowOperand]) -> bool:
@@ -462,12 +469,13 @@ class RowPrinter:
         known = f"<{', '.join([*(str(v).lower() for v in values), *sizes])}>"
         moving = [has and o.role != "result" and bool(set(o.dims) & set(unit.rows)) for has, o in zip(element, operands, strict=True)]
         if unit.columns:
-            dear = str(unit.instructions > DEAR_ELEMENT).lower()
-            return f"RoundsPass<{partials.column_words(unit.columns)}, {mask(moving)}, {dear}, Known{known}>"
+            return f"RoundsPass<{partials.column_words(unit.columns)}, {mask(moving)}, {str(dear(unit)).lower()}, Known{known}>"
         plain = f"Pass{known}"
         if (m := made_once(unit)) is not None and (found := self.lasting) is not None:
             own = f"int(sizeof({host.spelled_out(self.render, m.type)}))" if found.own else "0"
             plain = f"LastingPass<{found.of}, {str(found.free).lower()}, {own}, {plain}>"
+        if dear(unit):
+            plain = f"DearPass<{plain}>"
         if unit.pieces:
             return f"PiecesPass<{plain}>"
         if unit.near:

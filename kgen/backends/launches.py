@@ -68,7 +68,7 @@ class Rule(NamedTuple):
     that all have vectors, where rows begin or end within one.  It applies where a thread's vector of all operands that are held (else
     read) takes `registers`, from the first number to the second; where a vector has `elements`; where up to `held` operands are held,
     and take up to `room` bytes of a block; where a row has more than `above` vectors, and so many `readings` or more reduce it.  `alone`
-    and `whole` are a step's.
+    and `whole` are a step's.  `dear`: of passes alone whose elements take more than DEAR_ELEMENT instructions.
     """
 
     longest: int
@@ -87,6 +87,7 @@ class Rule(NamedTuple):
     readings: int = 0
     alone: bool = False
     whole: bool = False
+    dear: bool = False
 
 
 def measured(step: Step) -> Rule:
@@ -236,12 +237,16 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
 #: are read, whose vectors begin elsewhere than those of most rows. Steps without spills; which of them by a search on an H200.
 SHIFTED = (Rule(6144, 256, 256, 8, 4, "cluster", trims=True, above=2048),
            Rule(12288, 256, 256, 8, 6, "cluster", trims=True, above=8192))  # fmt: skip
-#: Before such a ladder's steps as well: for rows of several dims, of 16-bit elements, that several readings reduce; to find where an
-#: element lies takes the registers that would hold a row. From a search on an H200 (group norm, rows of 3,136 vectors).
+#: As well: for rows of several dims, of 16-bit elements, that several readings reduce; to find where an element lies takes the registers
+#: that would hold a row. From a search on an H200 (group norm, rows of 3,136 vectors).
 SEVERAL_DIMS = (Rule(3584, 512, 0, 8, 3, "shared", elements=(5, 16), trims=True, above=2048),)
+#: And for rows of one operand whose elements are dear. From a search on an H200 (softmax over a temperature and of capped scores).
+DEAR = (Rule(1024, 256, 0, 4, 5, "registers", trims=True, above=512), Rule(2048, 512, 0, 4, 3, "registers", trims=True, above=1024),
+        Rule(8192, 256, 256, 8, 6, "cluster", trims=True, above=4096))  # fmt: skip
+#: Instructions of an element, in all readings of its row together, beyond which it is dear: an rmsnorm's gradient has 10, a gated one's 43.
+DEAR_ELEMENT = 24
 KINDS = ("once", "again", "read", "many", "narrow", "narrower", "pieces")
-#: 32-bit words of a reading's result, beyond which fewer threads with more vectors each are to combine theirs.
-FEW_WORDS = 4
+FEW_WORDS = 4  # of 32 bits, of a reading's result, beyond which fewer threads with more vectors each are to combine theirs
 FEW, PAIR = (1, 4), (5, 8)  # registers of one operand's vector, and of two
 #: Rows side by side of which a thread takes several: so many where as many threads are left, or so many. LOOKED: without sums to keep.
 ASIDE, LOOKED = ((4, 1 << 22), (2, 1 << 14)), ((8, 1 << 17), (4, 1 << 16), (2, 1 << 14))
@@ -324,6 +329,7 @@ HELD = (
     Rule(128, 64, 0, 2, 16, "shared", registers=PAIR, elements=(5, 16)),
     Rule(512, 128, 0, 4, 6, "shared", registers=PAIR, elements=(5, 16), above=256, readings=2),
     Rule(512, 256, 0, 2, 6, "shared", registers=PAIR, elements=(5, 16), alone=True),
+    Rule(512, 256, 0, 2, 6, "shared", registers=PAIR, elements=(5, 16), above=256, dear=True),
     Rule(128, 128, 0, 1, 12, "registers", registers=PAIR, elements=(5, 16)),
     Rule(512, 512, 0, 1, 3, "registers", registers=PAIR, elements=(5, 16)),
     Rule(1024, 512, 0, 2, 3, "shared", registers=PAIR, elements=(5, 16)),
@@ -335,6 +341,8 @@ HELD = (
     Rule(7360, 768, 0, 10, 2, "shared", warps=1, room=HALF_SHARED),
     Rule(2048, 256, 256, 4, 6, "cluster"),
     Rule(16384, 512, 512, 4, 3, "cluster", registers=PAIR, elements=(1, 4)),
+    Rule(8192, 256, 256, 8, 6, "cluster", registers=PAIR, elements=(5, 16), above=4096, readings=2),
+    Rule(8192, 512, 512, 4, 3, "cluster", registers=PAIR, elements=(5, 16), above=4096, dear=True),
     Rule(ANY, 256, 256, 8, 6, "cluster"),
     Rule(4096, 512, 512, 4, 3, "cluster"),
     Rule(ANY, 512, 512, 8, 3, "cluster"),
@@ -421,9 +429,8 @@ class Round(NamedTuple):
     `team` threads, a launch for each reading, or "across" for teams of neighbouring rows.  It takes rows of up to `longest` vectors, of
     passes that do not reduce them where it is for `maps`.  `once`: readings are those of rows that do not stay on the chip, fewer where
     blocks wait for one another after each.  `every`: threads compute also from vectors that are not there, where many lack one.  `least`:
-    the bytes of an element that move along with rows, of passes that it takes.  `parameters`: registers of a thread at most that hold
-    what all rows share.  `dear`: of passes alone whose elements take more than DEAR_ELEMENT instructions.
-    """
+    bytes of an element that move along with rows, of passes that it takes.  `parameters`: registers of a thread at most that hold what all
+    rows share.  `dear`: as a `Rule`'s."""
 
     threads: int
     team: int
@@ -440,9 +447,6 @@ class Round(NamedTuple):
     dear: bool = False
 
 
-#: Instructions of an element, in all readings of its row together, from which on one block a multiprocessor hides too little of what its
-#: threads wait for.  An rmsnorm's gradient takes 10, a norm's over the mean magnitude 34, a gated one's 43.
-DEAR_ELEMENT = 24
 #: Partials of columns that a thread has at most, in registers.
 PARTIALS = 64
 #: Rows that a team takes at most: sums of more would pass through too many additions.
@@ -465,6 +469,7 @@ ROUNDS = {
         Round(128, 0, 32, 2, 3, "block", 512, least=6, dear=True),
         Round(512, 0, 16, 1, 2, "block"),
         Round(1024, 0, 16, 1, 3, "block", 2047),
+        Round(256, 256, 32, 1, 3, "cluster", 2048, least=8, dear=True),
         Round(128, 128, 32, 3, 3, "cluster", 2048, least=6, dear=True),
         Round(128, 128, 32, 3, 2, "cluster", 2048, dear=True),
         Round(512, 512, 16, 1, 4, "cluster", 2048),
@@ -474,6 +479,7 @@ ROUNDS = {
         Round(128, 128, 32, 3, 2, "cluster", 4096, dear=True),
         Round(128, 128, 32, 2, 3, "cluster", 4096),
         Round(256, 256, 32, 2, 2, "cluster", 8191),
+        Round(256, 256, 32, 2, 2, "cluster", 8192, least=8),
         Round(128, 128, 32, 3, 2, "cluster", 8192, dear=True),
         Round(256, 256, 32, 2, 2, "cluster"),
         Round(512, 512, 32, 1, 2, "cluster", least=6),

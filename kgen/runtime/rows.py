@@ -177,14 +177,15 @@ def plan(
     long: int | None = None,
     pieces: bool = False,
     beside: int = 0,
+    dear: bool = False,
 ) -> RowPlan | None:
     """How to walk a pass over rows; None if it has no row.
 
     `limits` are the device's, `splits` says whether blocks may share a row through several launches; `ladder` has the steps measured
     for the device (`tuned.py`), none where it was not.  `long` counts the readings that reduce of a row that does not stay on the chip
     (None: as many as `reductions`); with `pieces` the dims of a row keep their order; of an element `beside` bytes stay on the chip with
-    what is held, for which a thread's registers have little room.  kgen_plan.cuh is this function in C++, for the host
-    part of written files.
+    what is held, for which a thread's registers have little room; `dear`: elements take many instructions.  kgen_plan.cuh is this
+    function in C++, for the host part of written files.
     """
     rows, n = prod(row_sizes), prod(inner_sizes)
     if rows == 0:
@@ -206,12 +207,13 @@ def plan(
     kinds = ladder if _measured(vec, held, read) and rowed else ()
     whole = vec > 4 and n % vec == 0
     known = [rule for rule in map(launches.measured, kinds) if not (rule.alone and parameters) and (whole or not rule.whole)]
+    known = [*launches.DEAR, *known] if known and dear and held and reductions else known
     known = [rule for rule in known if not crowds(rule, vec, beside)]
     known = [*launches.SHIFTED, *known] if known and n % vec and parameters > 1 and reductions > 1 else known
     known = [*launches.SEVERAL_DIMS, *known] if known and len(sizes) > 1 and vec > 4 and reductions > 1 else known
     size, most = vec * (sum(held) + beside), limits.cluster if reductions else 0
     long = reductions if long is None else long
-    rules = [r for r in launches.RULES[apart, bool(held)] if r.readings <= reductions and not (r.alone and parameters)]
+    rules = [r for r in launches.RULES[apart, bool(held)] if r.readings <= reductions and not (r.alone and parameters) and dear >= r.dear]
     rules = [rule for rule in rules if not crowds(rule, vec, beside)]
     teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0, beside)
     team = next(t for t in teams if t.fits(size, words, reductions, limits._replace(cluster=most)))

@@ -148,6 +148,8 @@ SPECS = {
     "s = max[64](abs(t))\ny = t / s",
     "capped": "capped(x: T[..., N], c: float) -> y: T[..., N]\ny = softmax[N](c * tanh(x / c))",
     "twice": "twice(x: T[..., N], z: f32[..., N], w: T[N]) -> y: T[..., N]\nh = x * silu(z)\ny = h * rsqrt(mean[N](h^2)) * w + x",
+    "magnitude": "magnitude(dy: T[..., N], x: T[..., N], z: T[..., N], w: T[N], m: f32[...]) -> (dx: T[..., N], dw: T[N])\n"
+    "t = dy / m\ndx = t * w * silu(z) - sign(x) * mean[N](dy * (w * x / m) / m)\ndw = sum[...](t * x)",
     "gelu_like": "gelu_like(x: T[...], y: T[...]) -> z: T[...]\nz = x * tanh(y)",
     "scale": "scale(x: T[..., N], w: f32[N], a: f32[...]) -> (y: T[..., N], p: f32[..., N])\ny = x * w + a\np = x - a",
     "under": "under(x: T[..., H, W]) -> y: T[..., P, Q] where P = H // 2, Q = W - 1, I = 3\n"

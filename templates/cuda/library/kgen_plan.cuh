@@ -84,6 +84,7 @@ struct Facts {
     bool pieces = false;  // whether it goes by pieces of a row, whose dims keep their order
     u64 near = 0;         // the indices along whose dims it reads neighbours, which kernels for any dims find one by one
     int beside = 0;       // bytes of an element that stay on the chip with what is held
+    bool dear = false;    // whether elements take many instructions
 
     // Whether other blocks store what follows from a row than those that share it.
     template <typename Team> constexpr bool stores_apart(const Team& t) const { return stores && !pieces && !t.across && t.team == t.threads; }
@@ -168,13 +169,13 @@ struct Facts {
     return f.count(f.kept) <= 1 && (f.holds() || f.count(f.read) == 1) && (f.rowed || f.readings == 0);
 }
 // What rules ask of a pass in vectors of some elements: registers of a vector, how many operands are held, and the bytes of a vector of all.
-struct Asked { int vec, registers, held, bytes, readings; bool clusters; };
+struct Asked { int vec, registers, held, bytes, readings; bool clusters, dear; };
 [[maybe_unused]] constexpr Asked asked_of(const Facts& f, int vec) {
-    return {vec, f.registers(vec), f.count(f.kept), f.size(f.kept, vec) + vec * f.beside, f.readings, f.readings > 0 && f.readings <= MOST_READINGS};
+    return {vec, f.registers(vec), f.count(f.kept), f.size(f.kept, vec) + vec * f.beside, f.readings, f.readings > 0 && f.readings <= MOST_READINGS, f.dear};
 }
 [[maybe_unused]] constexpr bool applies(const Rule& r, const Asked& a) {
     return r.least_registers <= a.registers && a.registers <= r.most_registers && r.least_elements <= a.vec && a.vec <= r.most_elements &&
-           a.held <= r.held && a.readings >= r.readings && (r.where != CLUSTER || a.clusters);
+           a.held <= r.held && a.readings >= r.readings && (r.where != CLUSTER || a.clusters) && (a.dear || !r.dear);
 }
 
 // Whether a thread's registers have no room for what stays beside a row's elements, of so many bytes each.
@@ -210,6 +211,10 @@ template <int STEPS> struct Kernels {
         }
         if (steps.count > 0 && general && !f.one_dim && vec > 4 && f.readings > 1) {
             for (const Rule& rule : SEVERAL_DIMS) add_rule(rule, vec, false, general);
+        }
+        for (const Rule& rule : DEAR) {
+            const bool has = rule.where != CLUSTER || (limits(arch).cluster > 0 && asked.clusters);
+            if (steps.count > 0 && f.dear && has && !crowds(rule, vec, f.beside)) add_rule(rule, vec, false, general);
         }
         for (int i = 0; i < steps.count; i++) {
             if (steps.at[i].where == CLUSTER && (limits(arch).cluster == 0 || !applies(steps.at[i], asked))) continue;
@@ -459,17 +464,17 @@ template <int K> struct RowPlan : RowDims<K> {
         for (int a : ARCHS) built = a / 10 <= arch && a / 10 > built ? a / 10 : built;
         const bool measured = host::known(f) && vec > 1 && !across;
         const Rules steps = measured ? ladder(built, kind(f)) : Rules{nullptr, 0};
-        const bool shifted = steps.count > 0 && most.cluster > 0 && f.readings > 1 && inner.count % vec != 0 && parameters() > 1;
-        for (const Rule& rule : SHIFTED) {
-            if (!shifted || chunks > rule.longest || chunks <= rule.above) continue;
-            const Team found = team_for(rule, chunks, false);
-            if (fits(found, most, size)) return found;
-        }
-        for (const Rule& rule : SEVERAL_DIMS) {
-            if (steps.count == 0 || inner.rank == 1 || vec <= 4 || f.readings < 2 || chunks > rule.longest || chunks <= rule.above) continue;
-            const Team found = team_for(rule, chunks, false);
-            if (fits(found, most, size)) return found;
-        }
+        const bool shifted = most.cluster > 0 && f.readings > 1 && inner.count % vec != 0 && parameters() > 1;
+        const bool several = inner.rank > 1 && vec > 4 && f.readings > 1;
+        Team before;
+        const auto taken = [&](const auto& rules, bool asks) {
+            for (const Rule& rule : rules) {
+                if (!asks || steps.count == 0 || chunks > rule.longest || chunks <= rule.above || crowds(rule, vec, f.beside)) continue;
+                if ((rule.where != CLUSTER || most.cluster > 0) && fits(before = team_for(rule, chunks, false), most, size)) return true;
+            }
+            return false;
+        };
+        if (taken(SHIFTED, shifted) || taken(SEVERAL_DIMS, several) || taken(DEAR, f.dear)) return before;
         for (int i = 0; i < steps.count; i++) {
             const Rule& step = steps.at[i];
             if (chunks <= SHORT && step.longest > SHORT) break;
@@ -577,11 +582,14 @@ template <u64 OF, bool FREE, int OWN, typename P> struct LastingPass : P {
     static constexpr Facts FACTS = with_value(P::FACTS, OF, FREE, OWN);
     static constexpr Kernels<P::STEPS> KERNELS = Kernels<P::STEPS>(FACTS);
 };
+// A pass whose elements take many instructions: of rows that are held and reduced there are other steps for such.
+[[maybe_unused]] constexpr Facts with_dear(Facts f) { f.dear = f.holds() && f.readings > 0; return f; }
+template <typename P> struct DearPass : P {
+    static constexpr Facts FACTS = with_dear(P::FACTS);
+    static constexpr Kernels<P::STEPS> KERNELS = Kernels<P::STEPS>(FACTS);
+};
 // A pass that goes by pieces of rows (kgen_pieces.cuh).
-[[maybe_unused]] constexpr Facts in_pieces(Facts f) {
-    f.pieces = true;
-    return f;
-}
+[[maybe_unused]] constexpr Facts in_pieces(Facts f) { f.pieces = true; return f; }
 template <typename P> struct PiecesPass : P {
     static constexpr Facts FACTS = in_pieces(P::FACTS);
     static constexpr Kernels<P::STEPS> KERNELS = Kernels<P::STEPS>(FACTS);
