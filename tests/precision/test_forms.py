@@ -30,7 +30,7 @@ def functions(tmp_path_factory):
     """Each function of one or two f32, as ctypes finds it: `brief_exp` for 16 bits, `sigmoid` as it stands."""
     folder = tmp_path_factory.mktemp("forms")
     named = [f"{form}_{name}" for name, row in OPS.items() if row.brief for form in ("brief", "near") if row.brief.named(form) == form]
-    own = ["sigmoid", "hyperbolic_tangent", "error_complement", "exp_below", "sigmoid_slope", "tanh_slope<short>"]
+    own = ["sigmoid", "hyperbolic_tangent", "error_complement", "exp_below", "sigmoid_slope", "tanh_slope<short>", "logarithm", "logarithm_1p"]
     sources = pieces.functions(resource("templates") / "cuda", [*named, *(name.partition("<")[0] for name in own)], backend("cuda").columns())
     text = "\n".join(sources.values())
     for pattern, made in ASM:
@@ -149,6 +149,26 @@ def test_own_f32_functions_stay_within_the_tables_bound(functions, name, row, in
     want = exact(x.double())
     unit = torch.ldexp(torch.ones_like(want), torch.frexp(want.abs())[1] - 24)
     assert (functions(name, x).double() - want).abs().div(unit).max() <= OPS[row].cuda.ulp[0] - 0.5
+
+
+@pytest.mark.parametrize("name, row, interval, exact", [
+    ("logarithm", "log", (0, 3.4e38), torch.log), ("logarithm_1p", "log1p", (-1, 3.4e38), torch.log1p),
+])  # fmt: skip
+def test_logarithms_stay_within_the_tables_bound_and_have_eagers_special_values(functions, name, row, interval, exact):
+    """Of the machine's instruction they take the whole part alone, so that nothing is added to their error: of all sizes, of denormals,
+    about 1 and 0, about where that part changes, and next to the ends."""
+    every = torch.arange(0, 0x7F800000, 4099, dtype=torch.int32).view(torch.float32)
+    about = torch.cat([k / 2 * (1 + torch.linspace(-1e-4, 1e-4, 20_001)) for k in (1, 2**0.5, 4 / 3, 1.5, 2, 2 * 2**0.5, 3)])
+    near = torch.tensor([2.0**-149, 2.0**-127, 2.0**-126, 1 - 2.0**-24, 1 + 2.0**-23, 3.4028235e38, -(2.0**-149), -1 + 2.0**-24])
+    x = torch.cat([every, -every, sample(*interval), sample(-1, 3), about, about - 1, near])
+    x = x[(x.double() > interval[0]) & (x != 0)]
+    want = exact(x.double())
+    unit = torch.ldexp(torch.ones_like(want), torch.frexp(want.abs())[1].clamp(min=-125) - 24)
+    assert (functions(name, x).double() - want).abs().div(unit).max() <= min(1.3, OPS[row].cuda.ulp[0])
+    ends = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, 1.0, -1.0, -1.5, -1e-45, 1e-45, -3e38])
+    got, eager = functions(name, ends), exact(ends.double()).float()
+    assert torch.allclose(got, eager, rtol=2.0**-22, atol=0, equal_nan=True)
+    assert torch.equal(got[eager == 0].signbit(), eager[eager == 0].signbit())
 
 
 @pytest.mark.parametrize("k", range(len(FACTORS)))

@@ -77,7 +77,7 @@ loss_l_kernel(
     const i32 of = class_at(t);
     const bool ne_row = t != ignore;
     // l = logsumexp[V](x) - picked if t != ignore else 0
-    const F l = ne_row ? log(expsum_V) + (isfinite(max_V) ? max_V : F(0)) - picked : F(0);
+    const F l = ne_row ? logarithm(expsum_V) + (isfinite(max_V) ? max_V : F(0)) - picked : F(0);
     if (walk.leader()) {
         *walk.template at<5>(l_ptr) = float(l);
         *walk.template at<6>(of_ptr) = of;
