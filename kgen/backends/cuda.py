@@ -35,6 +35,8 @@ from kgen.types import Dims, DType
 COMPUTED = frozenset(("add", "sub", "mul", "div"))
 #: A number between two others, none of them 0.
 BETWEEN = Spell("least(greatest({0}, {1}), {2})")
+#: Operators whose functions of f32 have no branch.
+STRAIGHT = frozenset(("exp", "erfc", "log", "log1p", "sigmoid", "tanh"))
 FUNCTIONS_FILE = "kgen_functions.cuh"
 NUMBERS_FILE = "kgen_numbers.cuh"
 #: Files of the library that are made of tables.
@@ -49,6 +51,21 @@ def inlined(text: str) -> str:
     """A file of the library as a part of another file."""
     kept = [line for line in text.split("\n") if line != "#pragma once" and not line.startswith('#include "')]
     return "\n".join(kept).strip("\n") + "\n"
+
+
+def straight(name: str, inner: Mapping[str, Let]) -> set[str]:
+    """The functions without a branch that an element's value is made of, by `inner`, which has the lets of elements; none where it reads
+    at a place of its own."""
+    found, waiting = set[str](), [name]
+    while waiting:
+        x = inner.get(waiting.pop())
+        if x is None or x.expr.name == "where":
+            continue
+        if x.expr.name not in OPS and x.expr.name not in ("load", "cast"):
+            return set()
+        found |= {x.name} if x.expr.name in STRAIGHT else set()
+        waiting += [o.name for o in x.expr.operands]
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,10 +143,17 @@ class Cuda(CFamily):
         return f"{self.pairs[code.expr.name]}<{str(computed).lower()}>"
 
     def selected(self, lets: Iterable[Let], rows: Container[str], defs: Mapping[str, Let]) -> set[str]:
-        """As `Backend.selected` has it: what rounds to a whole number, around which a branch for each element would take longer."""
-        wheres = [let.expr.operands for let in lets if let.expr.name == "where" and let.expr.operands[0].name in rows]
-        values = [defs[o.name] for operands in wheres for o in operands[1:]]
-        return {x.name for x in values if x.dims and x.expr.name != "cast" and is_whole(x, defs)}
+        """As `Backend.selected` has it: what rounds to a whole number, and functions without a branch that all elements need but those
+        which equal some float. Around either a branch for each element would take longer."""
+        wheres = [(defs[o.name], let.expr.operands[1:]) for let in lets if let.expr.name == "where" for o in let.expr.operands[:1]]
+        values = [defs[o.name] for condition, arms in wheres if condition.name in rows for o in arms]
+        found = {x.name for x in values if x.dims and x.expr.name != "cast" and is_whole(x, defs)}
+        inner = {let.name: let for let in lets if let.dims and let.name not in rows}
+        for condition, arms in wheres:
+            equals = condition.name in inner and condition.expr.name in ("eq", "ne")
+            if equals and any(defs[o.name].is_float for o in condition.expr.operands):
+                found = found.union(*(straight(o.name, inner) for o in arms))
+        return found
 
     def of_whole(self, x: Text, given: DType, target: DType, type_name: str, inside: bool) -> Text:
         """As `Backend.of_whole` has it: of 8 bits without the conversion, of which a GPU makes few at a time."""

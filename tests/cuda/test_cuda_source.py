@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kgen import check, syntax
+from kgen import check, pipeline, syntax
 from kgen.backends import backend
+from kgen.backends.cuda import straight
 from kgen.ops import OPS
 from kgen.runtime import nvrtc
 from tests.cuda.host import HOST_TYPES
@@ -435,3 +436,27 @@ def test_integers_wrap_where_they_can_leave_their_dtype_alone(value: str, writte
     """Signed overflow is undefined in C++; what cannot overflow, whatever the tensors hold, is written as it is."""
     text = f"f(a: i32[M, N], k: int, x: T[M, N]) -> y: f64[M, N]\n\ny = f64({value}) * x + f64(a) * k\n"
     assert written in backend("cuda").render(check.check(syntax.parse(text)))
+
+
+def test_functions_that_all_but_equal_elements_need_have_no_branch_around_them():
+    """Where an element equals a number is rare, so that a warp would take the branch all the same; not so where it is compared, where an
+    integer decides, or where what is chosen is read at a place of its own."""
+
+    def source(value: str, more: str = "") -> str:
+        return backend("cuda").render(check.check(syntax.parse(f"chosen(t: T[M, N]{more}) -> y: T[M]\n\ny = sum[N]({value})\n")))
+
+    apart = "const F t0 = brief_log<T>(t);"
+    taken = source("0.0 if t == 0 else t * (log(t) - log(x))", ", x: T[M, N]")
+    assert apart in taken and "? F(0) : t * (t0 - t1)" in taken
+    assert apart in source("t * log(t) if t != x else 0.0", ", x: T[M, N]")
+    assert apart not in source("0.0 if t > 0 else t * log(t)")
+    assert apart not in source("0.0 if k == 0 else t * log(t)", ", k: i64[M, N]")
+    assert apart not in source("0.0 if r == 0 else t * log(t)", ", r: f32[M]")
+
+
+def test_functions_of_what_is_read_at_a_place_of_its_own_stay_where_they_are():
+    made = check.check(syntax.parse("chosen(x: T[M, N], k: i64[M, N]) -> y: T[M, N]\n\ny = log(x) + exp(x[N = k]) * log(x)\n"))
+    lets = pipeline.program(made, dict(made.bindings()[0])).by_name
+    found = {let.name: {lets[name].expr.name for name in straight(let.name, lets)} for let in lets.values()}
+    assert [found[let.name] for let in lets.values() if let.expr.name in ("log", "exp")] == [{"log"}, set()]
+    assert found[next(let.name for let in lets.values() if let.expr.name == "add")] == set()
