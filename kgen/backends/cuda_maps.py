@@ -111,6 +111,11 @@ def known_along(reach: Reach) -> tuple[str, str]:
     return (f"WITHIN ? 1 : {reach.stride}", "false") if is_last(reach) else (reach.stride, "WITHIN")
 
 
+def bracketed(factor: str) -> str:
+    """A factor of a product, in brackets where it needs them."""
+    return f"({factor})" if "?" in factor else factor
+
+
 def moved(at: str, m: Move) -> str:
     """An index, moved by numbers of the call."""
     return at if not m.numbers else f"i64({at})" + "".join(f" {'-' if sign < 0 else '+'} {name}" for sign, name in m.numbers)
@@ -168,6 +173,7 @@ class MapPrinter:
         vectors = [t.name for t in unit.read] + [t.name for t in unit.taps] + [t.name for t in unit.outputs] + [w.name for w in unit.words]
         self.lanes = {name: self.names.fresh(f"{name}s") for name in vectors}
         self.at = {t.name: f"at[{i}]" for i, t in enumerate(self.base.operands)}
+        self.anchors: dict[str, str] = {}  # the names of the pointers from which windows are counted, by tensor
         self.memory = [t for t in self.base.operands if t not in unit.indices]
         fixed = {*self.base.writable, *(x.name for x in unit.indices)}
         dims = [None if t.name in fixed else t.dims for t in self.base.operands]
@@ -321,7 +327,7 @@ class MapPrinter:
                 under = sum(m.by for m in t.by if m not in away)
                 moves.append(f"below<{self.base.position[self.row]}, {under}, ROWS, WITHIN>({self.at[self.row]}, r)")
             begin = self.at[t.tensor.name] if self.row else self.place(t.tensor.name)
-            operands = ", ".join(["layout", f"{t.tensor.name} + {begin}", t.fill, *moves])
+            operands = ", ".join(["layout", self.anchored(t, made) or f"{t.tensor.name} + {begin}", t.fill, *moves])
             call = f"tap<{t.compute}, LANES, SPLAT, {self.base.position[t.tensor.name]}>({operands})"
             if own is not None and own.row:
                 which = [x.row.by for x in self.shared.values() if x.name == own.name and x.row]
@@ -330,6 +336,27 @@ class MapPrinter:
                 name = self.lanes[t.name] if own is None else own.name
                 made[name] = f"several<ROWS>([&](int r) {{ return {call}; }})" if self.rows else call
         return [*made.items()]
+
+    def origins(self, t: Tap) -> dict[str, str]:
+        """Where the windows of a thread's rows are counted from in a tap's tensor, by its dims: all windows along each go by the same index
+        in the same steps, none at a quotient.  Nothing of others."""
+        moves = [m for x in self.unit.taps if x.tensor.name == t.tensor.name for m in x.by if m.along]
+        found = {m.dim: f"{f'{m.times} * ' if m.times > 1 else ''}i64({self.at[self.index_name(m.along)]})" for m in moves}
+        alike = len({(m.dim, m.along, m.times, m.over) for m in moves}) == len(found) and all(m.over == 1 for m in moves)
+        return found if alike and self.row and not self.along else {}
+
+    def origin(self, t: Tap, m: Move) -> list[str]:
+        """That of a window along a dim, as an argument of its own where there is one."""
+        return [self.origins(t)[m.dim]] if m.dim in self.origins(t) else []
+
+    def anchored(self, t: Tap, made: dict[str, str]) -> str:
+        """The name of the pointer from which a tap's windows are counted, which `made` gets where it is new; "" where there is none."""
+        origins, tensor = self.origins(t), t.tensor.name
+        if origins and tensor not in self.anchors:
+            self.anchors[tensor] = self.names.fresh(f"{tensor}_from")
+            steps = [f"{at} * {bracketed(known_along(self.unit.reach(t.tensor, dim))[0])}" for dim, at in origins.items()]
+            made[self.anchors[tensor]] = f"anchored({tensor} + {self.at[tensor]} + ({' + '.join(steps)}))"
+        return self.anchors.get(tensor, "")
 
     def window(self, t: Tap, m: Move, own: Shared | None, made: dict[str, str], windows: dict[tuple[Tensor, Move, str], str]) -> str:
         """The place of a tap's window along a dim, by its name, which `made` gets with what it is where it is new."""
@@ -355,7 +382,8 @@ class MapPrinter:
         reach = self.unit.reach(tap.tensor, m.dim)
         stride, known = known_along(reach)
         first = moved(f"i64({self.at[self.row]})", m)
-        return f"window_at<1, 0, 1, {known}, false>({f'{m.times} * ' if m.times > 1 else ''}{first} + h, {reach.size}, {stride})"
+        given = ", ".join([f"{f'{m.times} * ' if m.times > 1 else ''}{first} + h", reach.size, stride, *self.origin(tap, m)])
+        return f"window_at<1, 0, 1, {known}, false>({given})"
 
     def move(self, m: Move, index: str, tap: Tap) -> str:
         """A tap's move along a dim, whose index has this name."""
@@ -364,7 +392,8 @@ class MapPrinter:
             reach = self.unit.reach(tap.tensor, m.dim)
             some = "WITHIN" if m.over > 1 else "false"
             stride, known = known_along(reach)
-            return f"window_at<{m.times}, {m.by}, {m.over}, {known}, {some}>({moved(at, m)}, {reach.size}, {stride})"
+            given = ", ".join([moved(at, m), reach.size, stride, *self.origin(tap, m)])
+            return f"window_at<{m.times}, {m.by}, {m.over}, {known}, {some}>({given})"
         if m.fixed:
             return f"shift<{position}, {m.by}>({at})"
         by = "".join(f" {'-' if sign < 0 else '+'} u64({name})" for sign, name in m.numbers)

@@ -325,6 +325,7 @@ ASM = (
     (r'asm\("cvt\.rn\.bf16x2\.f32 %0, %1, %2;" : "=r"\(two\) : "f"\(x\), "f"\(0\.0f\)\);', "two = unsigned(brain_of(x)) << 16;"),
     (r'asm\("sqrt\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = sqrtf(x);"),
     (r'asm\("lg2\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = log2f(x);"),
+    (r'asm\("" : "\+l"\(p\)\);\s*__builtin_assume\(__isGlobal\(p\)\);', ""),
     (r'asm\("lg2\.approx\.ftz\.f32 %0, %0;" : "\+f"\(x\)\);', "x = log2f(fabsf(x) < 0x1p-126f ? 0 : x);"),
     (r'asm\("tanh\.approx\.f32 %0, %0;" : "\+f"\(x\)\);', "x = tanhf(x);"),
     (r'asm\("mul\.wide\.u32 %0, %1, %2;" : "=l"\(product\) : "r"\(a\), "r"\(b\)\);', "product = u64(a) * b;"),

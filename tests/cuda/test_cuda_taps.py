@@ -383,3 +383,17 @@ def test_a_scan_of_neighbours(tmp_path: Path) -> None:
     got = Emulated("f(x: T[..., M, N]) -> y: T[..., M, N]\n\ny = cumsum[M](x[M = index[M] - 2 else 0] + x)\n", tmp_path, (x,))(x)["y"]
     shifted = torch.cat([torch.zeros(2, 2, 7), x[:, :3]], 1)
     torch.testing.assert_close(got, (shifted + x).cumsum(1))
+
+
+def test_windows_of_a_tensor_are_counted_from_one_pointer() -> None:
+    """Not where places are quotients, nor where windows of a tensor go by several steps along a dim."""
+
+    def counted(places: str) -> tuple[int, int]:
+        text = f"counted(x: T[H, W]) -> y: T[P, Q] where P = H // 2, Q = W // 2\n\ny = {places}\n"
+        source = backend("cuda").render(check.check(syntax.parse(text, "counted.k")))
+        made = source[source.index("counted_windows(") : source.index("counted_vector(")]
+        return made.count("anchored("), made.count("(layout, x_from, ")
+
+    assert counted("max(x[H = 2*index[P] - 1, W = 2*index[Q] else -inf], x[H = 2*index[P], W = 2*index[Q] + 1 else -inf])") == (1, 2)
+    assert counted("x[H = (index[P] + 1) // 2, W = index[Q] else 0] + x[H = index[P], W = index[Q] else 0]") == (0, 0)
+    assert counted("x[H = 2*index[P], W = index[Q] else 0] + x[H = index[P], W = index[Q] + 1 else 0]") == (0, 0)

@@ -59,20 +59,27 @@ template <int INDEX, bool WRAPS, typename Index> struct Move {
 template <int INDEX, bool WRAPS, typename Index> __device__ inline Move<INDEX, WRAPS, Index> move(Index at, u64 by) { return {at, by}; }
 
 // The place (TIMES * index + BY) / OVER along a dim of `size` elements, where a tensor has a `stride`; the index `at` is that along another.
-// WITHIN: it is known to lie inside; SOME: there are elements, of which the first is read where it does not.
+// WITHIN: it is known to lie inside; SOME: there are elements, of which the first is read where it does not. Pointers stand at `origin`.
 template <i64 TIMES, i64 BY, i64 OVER> __device__ inline i64 window_place(i64 at) {
     constexpr i64 REST = (BY % OVER + OVER) % OVER;
     return OVER == 1 ? TIMES * at + BY : i64(u64(TIMES * at + REST) / u64(OVER)) + (BY - REST) / OVER;
 }
 template <i64 TIMES, i64 BY, i64 OVER, bool WITHIN, bool SOME> struct Window {
-    i64 at, size, stride;
+    i64 at, size, stride, origin;
 
     __device__ i64 place() const { return window_place<TIMES, BY, OVER>(at); }
     __device__ bool inside(i64 place) const { return WITHIN || u64(place) < u64(size); }
 };
 template <i64 TIMES, i64 BY, i64 OVER, bool WITHIN, bool SOME, typename Index>
-__device__ inline Window<TIMES, BY, OVER, WITHIN, SOME> window_at(Index at, i64 size, i64 stride) {
-    return {i64(at), size, stride};
+__device__ inline Window<TIMES, BY, OVER, WITHIN, SOME> window_at(Index at, i64 size, i64 stride, i64 origin = 0) {
+    return {i64(at), size, stride, origin};
+}
+// A pointer from which windows are counted, as one value: of its parts the compiler would make the address of each line anew, in six
+// instructions, not two.
+template <typename T> __device__ inline const T* anchored(const T* p) {
+    asm("" : "+l"(p));
+    __builtin_assume(__isGlobal(p));
+    return p;
 }
 // Whether the places from that with LOW up to that with HIGH lie inside, of so many ROWS.
 template <i64 TIMES, i64 LOW, i64 HIGH, i64 OVER, int ROWS = 1> __device__ inline bool within(i64 at, i64 size) {
@@ -278,7 +285,7 @@ template <typename F, int LANES, u64 SPLAT, int K, bool SOME, typename Layout, t
 __device__ inline auto window_of(const Layout& layout, const T* p, i64 away, bool inside, F fill, Window<TIMES, BY, OVER, WITHIN, SOME> by, S... more) {
     const i64 place = by.place();
     const bool here = by.inside(place);
-    return window_of<F, LANES, SPLAT, K, SOME>(layout, p, away + (SOME && !here ? 0 : place) * by.stride, inside && here, fill, more...);
+    return window_of<F, LANES, SPLAT, K, SOME>(layout, p, away + ((SOME && !here ? 0 : place) - by.origin) * by.stride, inside && here, fill, more...);
 }
 template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, i64 TIMES, i64 BY, i64 OVER, bool WITHIN, bool SOME, typename... S>
 __device__ inline auto tap_of(const Layout& layout, const T* p, bool inside, F fill, Window<TIMES, BY, OVER, WITHIN, SOME> by, S... more) {
