@@ -247,11 +247,13 @@ __device__ inline Spanned<F, FIRST, LAST - FIRST + 1> tap_of(const Layout& layou
     #pragma unroll
     for (int e = LOW; e <= LAST; e += EACH) {
         const bool here = inside && u64(TIMES * by.at + e) < u64(by.size);
-        Vector<T, EACH> v;
+        Vector<T, EACH> v;  // of what stands outside: were it not set, the compiler would take the vector before for it, and wait for that
+        #pragma unroll
+        for (int k = 0; k < EACH; k++) v.at[k] = T(fill);
         if (here) v = *reinterpret_cast<const Vector<T, EACH>*>(p + e * by.stride);
         #pragma unroll
         for (int k = 0; k < EACH; k++) {
-            if (e + k >= FIRST && e + k <= LAST) found.at[e + k - FIRST] = here ? F(element(v, k)) : fill;
+            if (e + k >= FIRST && e + k <= LAST) found.at[e + k - FIRST] = sizeof(T) == sizeof(F) || here ? F(element(v, k)) : fill;
         }
     }
     return found;
