@@ -1,8 +1,9 @@
 """The rule "shift-invariant maximum": a maximum that only keeps numbers small gets no gradient.
 
 In `e = exp(x - max[N](x)); y = e / sum[N](e)` the result stays what it is whatever the maximum's value, so the gradient through
-it is zero in theory, and rounding errors and ties in practice.  In: a tape and the results that are differentiated.  Out: the
-maxima and minima for which the proof below goes through.
+it is zero in theory, and rounding errors and ties in practice.  So it is where a mask leaves elements out (`exp(x - m) if seen else 0`)
+and rows that have none are asked for (`isfinite(m)`, `s > 0` of a sum s): what is 0 stays so, and no test of these sees the shift.  In: a
+tape and the results that are differentiated.  Out: the maxima and minima for which the proof below goes through.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ class Moved(NamedTuple):
 
 
 _STAYS = Moved("shift", Fraction(0))
+#: Tests whose answer is the same of a finite value that is shifted or scaled, and of one that is not finite; comparisons.
+FINITE = frozenset(("isfinite", "isinf", "isnan"))
+COMPARED = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
 
 def unmoved(tape: Tape, roots: Iterable[int]) -> set[int]:
@@ -41,7 +45,7 @@ def _invariant(tape: Tape, m: int, roots: set[int], read: set[int]) -> bool:
     for k in sorted(v for v in read if v > m):
         v = tape.values[k]
         if any(a in moved for a in v.args):
-            found = _move(v, [moved.get(a, _STAYS) for a in v.args], set(tape.values[m].dims))
+            found = _move(v, [moved.get(a, _STAYS) for a in v.args], [_absorbs(tape, a) for a in v.args], set(tape.values[m].dims))
             if found is None:
                 return False
             if found.k != 0:
@@ -49,8 +53,19 @@ def _invariant(tape: Tape, m: int, roots: set[int], read: set[int]) -> bool:
     return not roots & set(moved)
 
 
-def _move(v: Value, given: list[Moved], dims: set[str]) -> Moved | None:
-    """How a value moves when its operands do; None where that is neither a shift nor a scale."""
+def _absorbs(tape: Tape, v: int) -> str:
+    """What a literal stays the same under: 0 is any scale of itself, an infinity any shift; "" for all else."""
+    value = tape.values[v]
+    if value.op in ("neg", "pos", "cast"):
+        return _absorbs(tape, value.args[0])
+    if value.op == "const":
+        return "shift" if value.attr == "inf" else ""
+    return "scale" if tape.known(v) == 0 else ""
+
+
+def _move(v: Value, given: list[Moved], absorbs: list[str], dims: set[str]) -> Moved | None:
+    """How a value moves when its operands do, of which literals absorb what `absorbs` says; None where that is neither a shift nor a
+    scale."""
     first, second = (*given, _STAYS)[:2]
     moving = [g for g in given if g.k != 0]
     if not moving:
@@ -59,7 +74,9 @@ def _move(v: Value, given: list[Moved], dims: set[str]) -> Moved | None:
     if len(hows) > 1:
         return None
     ((how, base),) = hows
-    if v.op == "stop":  # for a gradient it is a constant, whatever moves
+    if v.op == "stop" or v.op in FINITE:  # for a gradient a constant, whatever moves
+        return _STAYS
+    if v.op in COMPARED and how == "scale" and "scale" in absorbs:  # against 0
         return _STAYS
     if v.op in ("pos", "cast") and isinstance(v.type, Float):
         return first
@@ -71,8 +88,9 @@ def _move(v: Value, given: list[Moved], dims: set[str]) -> Moved | None:
         return Moved("scale", first.k, v.op)
     if (v.op, how, base) in (("log", "scale", "exp"), ("log2", "scale", "exp2")):
         return Moved("shift", first.k)
-    if v.op == "where" and given[0].k == 0 and given[1] == given[2]:
-        return given[1]
+    if v.op == "where" and given[0].k == 0:
+        rest = [g for g, literal in zip(given[1:], absorbs[1:], strict=True) if literal != how]
+        return moving[0] if all(g == moving[0] for g in rest) else None
     over = isinstance(v.attr, tuple) and bool(v.attr) and not set(v.attr) & dims and all(g.k == 0 for g in given[1:])
     if over and v.op in ("mean", "pick", "max", "min") or over and v.op == "sum" and how == "scale":
         return first

@@ -149,7 +149,7 @@ class Tape(Expressions):
             root = yes if wanted else no
             guard = self.build(condition, dims, **env)
             if (holds := self.known(guard)) is None:
-                guards = (*guards, (guard, wanted))
+                guards = guards if (guard, wanted) in guards else (*guards, (guard, wanted))
             elif bool(holds) != wanted:
                 return None
         if _is_zero(root):
