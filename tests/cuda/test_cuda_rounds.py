@@ -58,6 +58,7 @@ def passes(text: str) -> list[tuple[int, int]]:
     ("x: f32[M, N], a: f32[N]) -> (d: f32[M, N], s: f32[N])", "d = a * x\ns = sum[M](x * a)", [(0, 1)]),
     ("x: f32[..., N], w: f32[N]) -> (y: f32[..., N], s: f32[N])", "y = x * sum[N](x * w)\ns = sum[...](x) + w", [(1, 1)]),
     ("x: f32[..., N]) -> (y: f32[...], s: f32[N])", "r = sum[N](x)\ny = r\ns = sum[...](x * r)", [(1, 1)]),
+    ("t: i64[M], g: f32[M], w: f32[N]) -> (y: f32[M, N], s: f32[N])", "y = g if t == index[N] else 0\ns = sum[M](g * y)", [(0, 1)]),
     ("x: f32[M, N]) -> y: f32[N]", "y = max[M](x) * prod[M](x)", [(2, 0)]),
     ("x: f32[M, N]) -> y: f32[N]", "y = argmax[M](x) * 1.0", [(1, 0)]),  # places do not add up
     ("x: f32[M, N]) -> y: f32[M, N]", "y = x - mean[M](x)", [(1, 0)]),  # a column is read again
@@ -232,6 +233,17 @@ def test_what_a_selection_leaves_out_of_a_column_is_not_added(tmp_path) -> None:
     x[:, 7] = -1
     assert "if (" in kgen.loads(text).source("cuda")
     hold_within_bounds(tmp_path, [(x, y)], text)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+@pytest.mark.parametrize("n", [40, 5_000])
+def test_rows_that_read_no_elements_have_columns_too(tmp_path, n: int) -> None:
+    """Of results that have them: what is stored lies as what is read would, and its columns are added up on the way."""
+    text = "f(t: i64[...], g: T[...], w: T[N]) -> (y: T[..., N], s: T32[N])\ny = 0 if g < -1 else g if t == index[N] else 0\n"
+    text += "s = sum[...](0 if g < -1 else g * w if t == index[N] else 0)\n"
+    torch.manual_seed(4)
+    call = torch.randint(-1, n, (300,)), torch.randn(300), torch.randn(n)
+    hold_within_bounds(tmp_path, [call], text)
 
 
 def test_rows_of_two_dims_are_on_their_way_too(tmp_path) -> None:
