@@ -23,7 +23,7 @@ from kgen.ops.scans import rules as scan_rules
 from kgen.optional import required
 from kgen.sized import needed
 from kgen.tape import Part, Tape
-from kgen.types import DTYPES, ELLIPSIS, Dims, Number, axes, is_literal, variable_of
+from kgen.types import DTYPES, ELLIPSIS, Dims, Number, axes, is_literal, lying, variable_of
 from kgen.values import Value
 from kgen.write import Declared, Names, equations, name_of, write
 
@@ -282,7 +282,9 @@ class _Backward(_Derivative):
         return {r.value: r.name for r, v in results if r.dtype == saving.kept_dtype(v.type) and r.dims == v.dims}
 
     def kept(self, v: int, name: str) -> Declared:
-        return Declared(name, saving.kept_dtype(self.values[v].type) or "", self.values[v].dims)
+        """A saved value as a result and a parameter: it lies as what it is made of."""
+        tensors = [d.dims for d in (*self.kernel.params, *self.kernel.results) if d.dims is not None]
+        return Declared(name, saving.kept_dtype(self.values[v].type) or "", lying(self.values[v].dims, tensors))
 
     def saving_forward(self, saved: list[int]) -> tuple[dict[int, str], Kernel]:
         """Names of the saved values, and the kernel that gives them: the writer's text with further results."""

@@ -29,7 +29,7 @@ from kgen.scanned import is_scan
 from kgen.segments import segmented
 from kgen.selection import is_probe
 from kgen.taps import is_beside, is_tap, taps_of
-from kgen.types import Dims
+from kgen.types import Dims, lying
 
 #: The operations of one number, each written out where it is used: languages bound how deep an expression may be.
 MAX_NUMBER = 100
@@ -40,8 +40,20 @@ def expanded(program: Program, rides: Rides = Rides.NONE, shared: bool = False, 
     about a maximum that are made with it (`online.py`).  `shared`: elements of a vector share what they compute of neighbours; `compared`:
     keys that each row has its own of are compared one by one (`segments.py`)."""
     found = looked_up(program)
-    made = segmented(expand(found, dear(found, shared)), compared)
+    made = laid(segmented(expand(found, dear(found, shared)), compared))
     return online(made) if rides == Rides.EVERY else made
+
+
+def laid(program: Program) -> Program:
+    """The program with each value's dims in the order in which tensors have them, where those agree: what a pass keeps for others lies as
+    that which they read with it, and rows are gone through as they lie.  An order of keys has the dim that it is along last."""
+    tensors = {t.dims for t in program.tensors} | {s.dims for s in program.stores}
+    dims: dict[str, Dims] = {}
+    for let in program.lets:
+        name = let.expr.name
+        kept = let.dims if name == "sorted" else dims[let.expr.operands[0].name] if name == "cast" else None
+        dims[let.name] = lying(let.dims, tensors) if kept is None else kept
+    return replace(program, lets=tuple(replace(let, dims=dims[let.name]) for let in program.lets))
 
 
 def shares(program: Program) -> bool:

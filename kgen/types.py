@@ -7,7 +7,7 @@ may hold dtype variables) or a `Number` (a host number, weak in promotion as a P
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 ELLIPSIS = "..."
@@ -288,6 +288,12 @@ def union(*dims: Dims) -> Dims:
     names = dict.fromkeys(name for d in dims for name in d)
     ordered = tuple(name for name in names if name != ELLIPSIS)
     return (ELLIPSIS, *ordered) if ELLIPSIS in names else ordered
+
+
+def lying(dims: Dims, tensors: Iterable[Dims]) -> Dims:
+    """Dims in the order of those tensors that have all of them, where these agree; else as they stand."""
+    found = {tuple(d for d in t if d in dims) for t in tensors if set(dims) <= set(t)}
+    return found.pop() if len(found) == 1 else dims
 
 
 def axes(dims: Dims, factors: tuple[int, ...]) -> tuple[Dims, ...]:

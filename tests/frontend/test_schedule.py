@@ -174,3 +174,13 @@ def test_what_is_looked_up_is_kept_as_its_table_lies() -> None:
     for text, want in texts.items():
         made = pipeline.plan(kgen.loads(text).kernel, {"T": f32}, Rides.NONE)
         assert [w.dims for w in made.workspaces] == [want] and made.passes[0].dims == want, text
+
+
+def test_what_is_kept_lies_as_what_is_read_with_it() -> None:
+    """Whatever order an expression gives its dims; where tensors lie in several orders it says."""
+    head, second = "f(x: T[B, S, C]) -> (y: T[B, S, C], z: T[B, S])\n\n", "\ny = x * cumsum[S, reversed](a)\nz = sum[C](a)\n"
+    for first in ("a = cumsum[S](index[C] + x)", "a = cumsum[S]((index[C] + index[S]) * x)"):
+        (kept,) = plan(head + first + second).workspaces
+        assert kept.dims == ("B", "S", "C"), first
+    (kept,) = plan("f(x: T[M, N], w: T[N, M]) -> y: T[M, N]\n\ny = w - cumsum[N, reversed](cumsum[N](w * x))\n").workspaces
+    assert kept.dims == ("N", "M")

@@ -89,3 +89,9 @@ def test_a_scan_whose_greatest_value_is_taken_is_saved() -> None:
     """Its gradient goes where elements equal that, and a scan that is computed anew may be joined in another order."""
     assert grad.backward(kernel("f(x: f32[..., N]) -> y: f32[...]\ny = max[N](cumsum[N](x))")).saved == ("cumsum_row", "y")
     assert grad.backward(kernel("f(x: f32[..., N]) -> y: f32[...]\ny = max[N](2 * x)")).saved == ("y",)
+
+
+def test_what_is_saved_lies_as_what_it_is_made_of() -> None:
+    """Whatever order an expression gives its dims."""
+    made = grad.backward(kernel("f(x: T[B, H, Q, K]) -> y: T[B, H, Q, K]\n\nz = index[Q] + x\ny = exp(z - max[K](z)) / sum[K](exp(z - max[K](z)))"))
+    assert made.saved and {r.dims for r in made.forward.results if r.name in made.saved} == {("B", "H", "Q")}
