@@ -77,7 +77,7 @@ def _reduces_columns(p: Pass) -> bool:
         return False
     sums = [let for let in p.lets if is_reduction(let)]
     plain = all(let.expr.name in MERGED for let in sums)
-    whole = [t.dims for t in (*p.loads, *p.stores) if set(t.dims) == set(p.dims)]
+    whole = [dims for dims in [*(t.dims for t in p.loads), *(s.dims for s in p.stores)] if set(dims) == set(p.dims)]
     leading = all(set(dims[: len(p.inner)]) == set(p.inner) for dims in whole)
     return bool(sums and whole and p.rows) and plain and leading and len(sums) <= MOST_SUMS and not _follows(p, sums)
 

@@ -21,6 +21,7 @@ from kgen.invariant import unmoved
 from kgen.ops import SCANS
 from kgen.ops.scans import rules as scan_rules
 from kgen.optional import required
+from kgen.rowwise import by_rows
 from kgen.sized import needed
 from kgen.tape import Part, Tape
 from kgen.types import DTYPES, ELLIPSIS, Dims, Number, axes, is_literal, lying, variable_of
@@ -224,6 +225,9 @@ class _Backward(_Derivative):
             if not self.wanted or not differentiable(kernel):
                 raise KgenError(f"{kernel.name} has no backward: its results do not move with {_listed(self.wanted) or 'a tensor'}")
             found = dict.fromkeys(self.wanted, self.build("0.0"))
+        found, moved = by_rows(self, found)
+        for v in moved.keys() & self.derived.keys():
+            self.derived.setdefault(moved[v], self.derived[v])
         outs = {p.name: (_like(self.free.fresh(f"d{p.name}"), p), found[p.name]) for p in kernel.params if p.name in found}
         used = self.leads(found.values())
         cotangents = {r: d for r, d in cotangents.items() if seeds[r] in used}
@@ -283,8 +287,7 @@ class _Backward(_Derivative):
 
     def kept(self, v: int, name: str) -> Declared:
         """A saved value as a result and a parameter: it lies as what it is made of."""
-        tensors = [d.dims for d in (*self.kernel.params, *self.kernel.results) if d.dims is not None]
-        return Declared(name, saving.kept_dtype(self.values[v].type) or "", lying(self.values[v].dims, tensors))
+        return Declared(name, saving.kept_dtype(self.values[v].type) or "", lying(self.values[v].dims, self.tensors))
 
     def saving_forward(self, saved: list[int]) -> tuple[dict[int, str], Kernel]:
         """Names of the saved values, and the kernel that gives them: the writer's text with further results."""

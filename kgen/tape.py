@@ -77,6 +77,7 @@ class Tape(Expressions):
             self.ids.setdefault(v, len(self.values))
             self.values.append(v)
         self.count = len(self.values)  # the forward's own
+        self.tensors = [d for declared in (kernel.params, kernel.results) for d in (p.dims for p in declared) if d is not None]
         self.dims = {d: Span(0, 0) for p in kernel.params for d in p.dims or () if d != ELLIPSIS}
         self.dims |= {d: Span(0, 0) for d in kernel.literals}
         self.variables = set(kernel.variables)

@@ -39,6 +39,14 @@ FORMULAS = {
         "f(x: T[M, N]) -> (a: T[M], b: T[M], c: T[M], d: T[])\n\na = sum[N]((x - sum[N](x))^2)\nb = sum[N]((x - mean[N](x^2))^2)\n"
         "c = sum[N]((x - mean[M](x))^2 / 3)\nd = sum[M, N](-(x - mean[N](x))^3)"
     ),
+    "a number, and one for each of a dim, beside rows": (
+        "f(x: T[B, H, Q, K], g: T[], h: T[H], w: T[H, Q, K]) -> y: T[B, H, Q, K]\n\n"
+        "z = x + h * (index[Q] - index[K]) if index[K] <= index[Q] else -x / 2\ny = g * z / sum[K](z^2 + 1) - w * h"
+    ),
+    "a mask before a maximum": (
+        "f(x: T[M, N], t: i64[M]) -> y: T[M, N]\n\nz = x if index[N] <= t else -inf\nm = max[N](z)\ne = exp(z - m) if index[N] <= t else 0\n"
+        "y = e / sum[N](e) if isfinite(m) else 0"
+    ),
     "sizes": "f(x: T[..., N], y: T[M]) -> z: T[]\n\nz = mean[..., N](x) / M + sum[M](y) * N",
     "a constant beside": "f(x: T[..., N], b: T[N]) -> (y: T[..., N], z: T[])\n\ny = x + b\nz = sum[..., N](b + 0 * x)",
     "a gather in a chain": "f(x: T[..., V], w: T[V], t: i64[...]) -> y: T[...]\n\ny = pick[V](tanh(x * w), t) * sum[V](x)",

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 GROUPS = {
     "lowering": ("lower", "expand"),
     "rules": ("rewrite",),
-    "gradients": ("grad", "tape", "invariant", "saving", "write"),
+    "gradients": ("grad", "tape", "invariant", "rowwise", "saving", "write"),
     "printers": tuple(f"backends/{name}" for name in ("base", "body", "c_family", "cpp", "cpp_rows", "cuda", "cuda_host", "cuda_maps", "cuda_partials", "cuda_rows", "text", "triton", "triton_maps", "triton_rows", "units")),
 }
 #: The tests that are run against them (of these only those that reach what was changed; none that takes longer than a few seconds).

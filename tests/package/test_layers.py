@@ -16,7 +16,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("language", "lalr grammar nodes extents syntax sized typeset ops host values advice searches monoids places positions scanned casts expressions "
                  "optional clauses packed check write mathematics specialise"),
     ("from Python", "trace"),
-    ("derivatives", "marked windowed transposed tape invariant saving grad parts whole"),
+    ("derivatives", "marked windowed transposed tape invariant rowwise saving grad parts whole"),
     ("programs", "ir selection expand flattened segments lookups online lower rewrite taps interleaved dear spared"),
     ("plans", "phases passes pieces schedule columns onway hoist reread counted quotients precision cost products pipeline"),
     ("sources", "backends"),
