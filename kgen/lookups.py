@@ -19,8 +19,10 @@ from dataclasses import replace
 
 from kgen.expand import size
 from kgen.ir import Builder, Let, Op, Program, leaf, live, ref, renumber, verify
+from kgen.scanned import is_scan
 from kgen.segments import NOTHING, few, is_nothing, stored_with
 from kgen.types import INT, DType, boolean, i64, union
+from kgen.values import reached
 
 
 def looked_up(program: Program) -> Program:
@@ -98,8 +100,12 @@ class _Lookups:
                 yield other
 
     def is_read(self, operand: Let) -> bool:
-        """Whether something in memory that an operand is made of has all of its dims, but for those of few elements."""
-        return stored_with({d for d in operand.dims if not few(d)}, [operand], self.build.defs)
+        """Whether something in memory that an operand is made of has all of its dims, but for those of few elements.  What follows from a
+        scan is kept by the pass that goes along it, which reduces nothing: another one would go through the rows again."""
+        defs = self.build.defs
+        if any(is_scan(defs[name]) for name in reached([operand.name], lambda name: (o.name for o in defs[name].expr.operands))):
+            return False
+        return stored_with({d for d in operand.dims if not few(d)}, [operand], defs)
 
     # ------------------------------------------------------------------ what is taken
 

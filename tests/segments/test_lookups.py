@@ -35,6 +35,7 @@ TAKEN = {
     "y: T[S] = sum[V, D](x if ids == index[V] else 0)": ["sum"],
     "y: T[D] = sum[V, S](x * w if ids == index[V] else 0)": ["sum"],
     "y: T[S, D] = sum[V](sum[V](w) if ids == index[V] else 0) + to": ["sum"],
+    "y: T[D] = sum[V](x * cumsum[V](x) if n == index[V] else 0)": [],  # the scan is kept, and read at one place
 }
 #: What goes through all of V.
 KEPT = {
