@@ -50,13 +50,10 @@ def _extreme(name: str) -> tuple[tuple[str], tuple[str], tuple[str]]:
     )
 
 
-def _fall(low: str, top: str) -> str:
-    """exp(low - top), 0 where both are -inf."""
-    return f"(0 if {top} == -inf else exp({low} - {top}))"
-
-
-_BELOW = _fall("x", "logcumsumexp[{on}](x)")
-_STEP = _fall("logcumsumexp[{on}, exclusive](x)", "logcumsumexp[{on}](x)")
+#: Of a running sum of exponentials the part that an element has, and the part of what stands before it: of that alone a scan is kept.
+_BEFORE = "logcumsumexp[{on}, exclusive](x)"
+_OWN = f"(0 if x == -inf else sigmoid(x - {_BEFORE}))"
+_STEP = f"(0 if {_BEFORE} == -inf else sigmoid({_BEFORE} - x))"
 #: What the cotangents behind an element of a recurrence come to at it, and before it.
 _LATER = "(dy + recur[{back}, exclusive](a if {more} else 1, a * dy))"
 _PAST = "recur[{back}, exclusive](a if {more} else 1, dy)"
@@ -71,8 +68,8 @@ SCANS: dict[str, Scan] = {s.name: s for s in (
     Scan("cummax", ("x",), "same", lambda t, x, d: t.cummax(x, d).values, *_extreme("cummax")),
     Scan("cummin", ("x",), "same", lambda t, x, d: t.cummin(x, d).values, *_extreme("cummin")),
     Scan("logcumsumexp", ("x",), "float", lambda t, x, d: t.logcumsumexp(x, d),
-         (f"{_BELOW} * (dy + recur[{{back}}, exclusive]({_STEP}, {_STEP} * dy))",),
-         (f"{_BELOW} * recur[{{back}}, exclusive]({_STEP}, dy)",), (f"recur[{{out}}]({_STEP}, {_BELOW} * dy)",)),
+         (f"{_OWN} * (dy + recur[{{back}}, exclusive]({_STEP}, {_STEP} * dy))",),
+         (f"{_OWN} * recur[{{back}}, exclusive]({_STEP}, dy)",), (f"recur[{{out}}]({_STEP}, {_OWN} * dy)",)),
     Scan("recur", ("a", "b"), "float", None, (f"recur[{{on}}, exclusive](a, b) * {_LATER}", _LATER),
          (f"y * {_PAST} if {{more}} else 0", _PAST),
          ("recur[{out}](a, dy * recur[{on}, exclusive](a, b))", "recur[{out}](a, dy)")),

@@ -134,6 +134,16 @@ def test_an_infinite_factor_is_in_the_gradients_that_it_multiplies(exclusive: bo
                 assert want != want or found[s] == want, (factors, back, s)
 
 
+def test_the_gradient_of_a_running_logsumexp_keeps_one_scan() -> None:
+    """Of what stands before an element: from it follows what an element is a part of, infinite ones in the limit."""
+    made = grad.backward(kernel("logcumsumexp")).kernel
+    assert len(pipeline.plan(made, pipeline.usual(made)).workspaces) == 1
+    x = torch.tensor([-torch.inf, -torch.inf, 1.0, 3.0, -torch.inf, torch.inf, 2.0, -torch.inf], dtype=torch.float64)
+    dy, finite = torch.arange(1.0, 9.0, dtype=torch.float64), x.clone()[:5].requires_grad_()
+    want = torch.autograd.grad(finite.logcumsumexp(0)[2:], finite, dy[2:5])[0].nan_to_num()
+    assert torch.allclose(derived("logcumsumexp[N](x)", dy, x), torch.cat([want, torch.tensor([6.0 + 7 + 8, 0, 0], dtype=torch.float64)]))
+
+
 @pytest.mark.parametrize("op", ["cummax", "cummin"])
 def test_a_cotangent_stays_with_the_element_that_is_the_greatest(op: str) -> None:
     """As torch scatters them: one that is NaN or infinite touches no other."""
