@@ -173,7 +173,7 @@ def test_bf16_maps_keep_every_nan_one(built_quickly):
     assert kgen.loads("f(x: T[N], a: float) -> y: T[N]\ny = a + min(x, a)")(x.nan_to_num(1), every).isnan().all()
 
 
-@pytest.mark.parametrize("n", (1, 16, 24, 64, 128, 192, 320))
+@pytest.mark.parametrize("n", (1, 16, 24, 48, 64, 112, 128, 192, 320))
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
 def test_a_column_is_the_same_alone_and_among_others(n: int, dtype: torch.dtype) -> None:
     """Columns that lie together are added up side by side, however many there are; each in the order that its length alone says."""

@@ -371,13 +371,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     const T identity;
     const int64_t used;  // lanes
     const Combine combine;
-    alignas(LARGE ? alignof(T) : 64) T small[LARGE ? 1 : 8 * W];
+    alignas(64) T small[8 * (LARGE ? 64 : W)];
     std::unique_ptr<T[]> large;
     T* now;
     int64_t steps = 0, parts = 0;
 
     Pairwise(T start, int64_t lanes, Combine with)
-        : identity(start), used(lanes), combine(with), large(LARGE ? new T[size_t(8 * used)] : nullptr), now(LARGE ? large.get() : small) {
+        : identity(start), used(lanes), combine(with), large(used > 64 ? new T[size_t(8 * used)] : nullptr), now(large ? large.get() : small) {
         restart();
     }
     T* waiting(int d) { return now + (d + 1) * used; }
@@ -472,6 +472,9 @@ void loss_l_run(
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr bool ONCE = decltype(once)::value;  // whether it is so long that the reading of a peak makes the sums about it as well
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
+        using Several = std::integral_constant<int64_t, 4 * GROUP>;
+        using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<8>& lanes = ACROSS ? rows : inner;
@@ -542,7 +545,7 @@ void loss_l_run(
                     const bool dense = !ACROSS && x_dense;
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
-                    const bool sided = ACROSS && width <= int64_t(64 * sizeof(T)) && x_side;
+                    const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                     const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[7][inner.rank - 1] == 1));
                     const T* const x_ahead = x_asks ? x + rows.offset(7, row + 1) : nullptr;
@@ -561,15 +564,16 @@ void loss_l_run(
                         const T* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[7] : i) : nullptr;
                         F* max_V_now = max_V_held;
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                            for (int l = 0; l < GROUP; l += 16) {
+                            constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                            [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                            for (int l = 0; l < OF; l += 16) {
                                 if (x_next) __builtin_prefetch(x_next + j + l);
                             }
-                            [[maybe_unused]] F max_V_given[GROUP];
+                            [[maybe_unused]] F max_V_given[OF];
 #pragma omp simd
-                            for (int l = 0; l < GROUP; l++) {
+                            for (int l = 0; l < OF; l++) {
                                 const F x = F(x_tile[j + l]);
-                                if constexpr (decltype(whole)::value) max_V_now[l] = max_V_combine(max_V_now[l], F(x));
+                                if constexpr (decltype(whole)::value > 0) max_V_now[l] = max_V_combine(max_V_now[l], F(x));
                                 else max_V_given[l] = F(x);
                             }
                             if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -582,26 +586,31 @@ void loss_l_run(
                             constexpr int64_t MANY = decltype(many)::value;
                             F max_V_lanes[MANY];
                             std::copy_n(max_V_part.now + j, MANY, max_V_lanes);
+                            const T* const x_from = x_tile;
+                            const int64_t x_step = inner.stride[7][0];
                             for (int64_t r = 0; r < step; r++) {
-                                x_tile = x_side + inner.offset(7, i + r);
-                                for (int64_t g = 0; g < MANY; g += GROUP) {
-                                    max_V_now = max_V_lanes + g;
-                                    group(j + g, std::true_type());
-                                }
+                                x_tile = x_from + r * x_step;
+                                max_V_now = max_V_lanes;
+                                group(j, many);
                             }
                             std::copy_n(max_V_lanes, MANY, max_V_part.now + j);
+                            x_tile = x_from;
                         };
                         int64_t j = 0;
                         if constexpr (ACROSS) {
-                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                            for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                            for (; sided && j < groups; j += GROUP) round(j, Whole());
+                            for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                                max_V_now = max_V_part.now + j;
+                                group(j, Several());
+                            }
                         }
                         for (; j < groups; j += GROUP) {
                             max_V_now = ACROSS ? max_V_part.now + j : max_V_held;
-                            group(j, std::true_type());
+                            group(j, Whole());
                         }
                         if constexpr (!ACROSS) {
-                            if (groups < count) group(groups, std::false_type());
+                            if (groups < count) group(groups, Rest());
                         }
                         if constexpr (ACROSS) max_V_part.next(step, 32);
                         else max_V_part.next(max_V_held, count, 2048);
@@ -629,7 +638,7 @@ void loss_l_run(
                     const bool dense = !ACROSS && x_dense;
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
-                    const bool sided = ACROSS && width <= int64_t(64 * sizeof(T)) && x_side;
+                    const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                     const bool x_asks = asks && n > NEAR && (x_dense || (along && inner.stride[7][inner.rank - 1] == 1));
                     const T* const x_ahead = x_asks ? x + rows.offset(7, row + 1) : nullptr;
@@ -648,16 +657,17 @@ void loss_l_run(
                         const T* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[7] : i) : nullptr;
                         F* sum_V_now = sum_V_held;
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                            for (int l = 0; l < GROUP; l += 16) {
+                            constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                            [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                            for (int l = 0; l < OF; l += 16) {
                                 if (x_next) __builtin_prefetch(x_next + j + l);
                             }
-                            [[maybe_unused]] F sum_V_given[GROUP];
+                            [[maybe_unused]] F sum_V_given[OF];
 #pragma omp simd
-                            for (int l = 0; l < GROUP; l++) {
+                            for (int l = 0; l < OF; l++) {
                                 const F x = F(x_tile[j + l]);
                                 const F where_row = ACROSS ? where_row_rows[j + l] : where_row_now_row;
-                                if constexpr (decltype(whole)::value) sum_V_now[l] = sum_V_combine(sum_V_now[l], F(exponential(x - where_row)));
+                                if constexpr (decltype(whole)::value > 0) sum_V_now[l] = sum_V_combine(sum_V_now[l], F(exponential(x - where_row)));
                                 else sum_V_given[l] = F(exponential(x - where_row));
                             }
                             if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -670,26 +680,31 @@ void loss_l_run(
                             constexpr int64_t MANY = decltype(many)::value;
                             F sum_V_lanes[MANY];
                             std::copy_n(sum_V_part.now + j, MANY, sum_V_lanes);
+                            const T* const x_from = x_tile;
+                            const int64_t x_step = inner.stride[7][0];
                             for (int64_t r = 0; r < step; r++) {
-                                x_tile = x_side + inner.offset(7, i + r);
-                                for (int64_t g = 0; g < MANY; g += GROUP) {
-                                    sum_V_now = sum_V_lanes + g;
-                                    group(j + g, std::true_type());
-                                }
+                                x_tile = x_from + r * x_step;
+                                sum_V_now = sum_V_lanes;
+                                group(j, many);
                             }
                             std::copy_n(sum_V_lanes, MANY, sum_V_part.now + j);
+                            x_tile = x_from;
                         };
                         int64_t j = 0;
                         if constexpr (ACROSS) {
-                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                            for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                            for (; sided && j < groups; j += GROUP) round(j, Whole());
+                            for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                                sum_V_now = sum_V_part.now + j;
+                                group(j, Several());
+                            }
                         }
                         for (; j < groups; j += GROUP) {
                             sum_V_now = ACROSS ? sum_V_part.now + j : sum_V_held;
-                            group(j, std::true_type());
+                            group(j, Whole());
                         }
                         if constexpr (!ACROSS) {
-                            if (groups < count) group(groups, std::false_type());
+                            if (groups < count) group(groups, Rest());
                         }
                         if constexpr (ACROSS) sum_V_part.next(step, 32);
                         else sum_V_part.next(sum_V_held, count, 2048);
@@ -789,12 +804,13 @@ void loss_l_run(
                         F max_V_held[GROUP];
                         std::fill_n(max_V_held, GROUP, F(-INFINITY));
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                            [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
                             [[maybe_unused]] F max_V_given[GROUP];
 #pragma omp simd
-                            for (int l = 0; l < GROUP; l++) {
+                            for (int l = 0; l < OF; l++) {
                                 const F x = F(x_tile[j + l]);
-                                if constexpr (decltype(whole)::value) max_V_held[l] = max_V_combine(max_V_held[l], F(x));
+                                if constexpr (decltype(whole)::value > 0) max_V_held[l] = max_V_combine(max_V_held[l], F(x));
                                 else max_V_given[l] = F(x);
                             }
                             if constexpr (!decltype(whole)::value) {
@@ -802,9 +818,13 @@ void loss_l_run(
                             }
                         };
                         const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        int64_t j = 0;
+                        if constexpr (ACROSS) {
+                            for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
+                        }
+                        for (; j < groups; j += GROUP) group(j, Whole());
                         if constexpr (!ACROSS) {
-                            if (groups < count) group(groups, std::false_type());
+                            if (groups < count) group(groups, Rest());
                         }
                         const F max_V_top = folded<GROUP>(max_V_held, max_V_combine);
                         F expsum_V_held[GROUP] = {};
@@ -814,15 +834,15 @@ void loss_l_run(
 #pragma omp simd
                             for (int l = 0; l < GROUP; l++) {
                                 const F x = F(x_tile[j + l]);
-                                if constexpr (decltype(whole)::value) expsum_V_held[l] = expsum_V_combine(expsum_V_held[l], F(exp_below(x - finite_or_zero(max_V_top))));
+                                if constexpr (decltype(whole)::value > 0) expsum_V_held[l] = expsum_V_combine(expsum_V_held[l], F(exp_below(x - finite_or_zero(max_V_top))));
                                 else expsum_V_given[l] = F(exp_below(x - finite_or_zero(max_V_top)));
                             }
                             if constexpr (!decltype(whole)::value) {
                                 for (int l = 0; l < GROUP; l++) expsum_V_held[l] = expsum_V_combine(expsum_V_held[l], l < left ? expsum_V_given[l] : F(0));
                             }
                         };
-                        for (int64_t j = 0; j < groups; j += GROUP) around(j, std::true_type());
-                        if (groups < count) around(groups, std::false_type());
+                        for (int64_t j = 0; j < groups; j += GROUP) around(j, Whole());
+                        if (groups < count) around(groups, Rest());
                         const F expsum_V_top = folded<GROUP>(expsum_V_held, expsum_V_combine);
                         max_V_part.now[0] = max_V_join(max_V_part.now[0], {max_V_top, expsum_V_top});
                         max_V_part.next(count, 2048);
@@ -877,6 +897,9 @@ void loss_scaled_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
+        using Several = std::integral_constant<int64_t, 4 * GROUP>;
+        using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<6>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
@@ -924,7 +947,7 @@ void loss_scaled_run(
                 const bool dense = !ACROSS && weight_dense;
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
-                const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && weight_side;
+                const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && weight_side;
                 typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
@@ -939,12 +962,13 @@ void loss_scaled_run(
                         lanes.load(5, ACROSS ? weight + inner.offset(5, i) : weight_row, first, count, weight_buffer, filled);
                     float* sum_V_now = sum_V_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        [[maybe_unused]] float sum_V_given[GROUP];
+                        constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                        [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        [[maybe_unused]] float sum_V_given[OF];
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
+                        for (int l = 0; l < OF; l++) {
                             const float weight = float(weight_tile[j + l]);
-                            if constexpr (decltype(whole)::value) sum_V_now[l] = sum_V_combine(sum_V_now[l], float(weight * weight));
+                            if constexpr (decltype(whole)::value > 0) sum_V_now[l] = sum_V_combine(sum_V_now[l], float(weight * weight));
                             else sum_V_given[l] = float(weight * weight);
                         }
                         if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -957,26 +981,31 @@ void loss_scaled_run(
                         constexpr int64_t MANY = decltype(many)::value;
                         float sum_V_lanes[MANY];
                         std::copy_n(sum_V_part.now + j, MANY, sum_V_lanes);
+                        const float* const weight_from = weight_tile;
+                        const int64_t weight_step = inner.stride[5][0];
                         for (int64_t r = 0; r < step; r++) {
-                            weight_tile = weight_side + inner.offset(5, i + r);
-                            for (int64_t g = 0; g < MANY; g += GROUP) {
-                                sum_V_now = sum_V_lanes + g;
-                                group(j + g, std::true_type());
-                            }
+                            weight_tile = weight_from + r * weight_step;
+                            sum_V_now = sum_V_lanes;
+                            group(j, many);
                         }
                         std::copy_n(sum_V_lanes, MANY, sum_V_part.now + j);
+                        weight_tile = weight_from;
                     };
                     int64_t j = 0;
                     if constexpr (ACROSS) {
-                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                        for (; sided && j < groups; j += GROUP) round(j, Whole());
+                        for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                            sum_V_now = sum_V_part.now + j;
+                            group(j, Several());
+                        }
                     }
                     for (; j < groups; j += GROUP) {
                         sum_V_now = ACROSS ? sum_V_part.now + j : sum_V_held;
-                        group(j, std::true_type());
+                        group(j, Whole());
                     }
                     if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) sum_V_part.next(step, 32);
                     else sum_V_part.next(sum_V_held, count, 2048);
@@ -1032,9 +1061,10 @@ void loss_scaled_run(
                         lanes.dense(2, beside_from, first, count, filled);
                     float* beside_tile = beside_place ? beside_place : beside_buffer;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                        constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                        [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
+                        for (int l = 0; l < OF; l++) {
                             const float weight = float(weight_tile[j + l]);
                             const int64_t index_V = ACROSS ? index_V_at : index_V_tile[j + l];
                             const float t0 = ACROSS ? t0_rows[j + l] : t0_now_row;
@@ -1048,9 +1078,13 @@ void loss_scaled_run(
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                    int64_t j = 0;
+                    if constexpr (ACROSS) {
+                        for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
+                    }
+                    for (; j < groups; j += GROUP) group(j, Whole());
                     if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (groups < count) group(groups, Rest());
                     }
                     if (!scaled_place) lanes.store(1, scaled_from, first, count, scaled_buffer);
                     if (!beside_place) lanes.store(2, beside_from, first, count, beside_buffer);
@@ -1075,6 +1109,9 @@ void loss_sum_D_kept_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
+        using Several = std::integral_constant<int64_t, 4 * GROUP>;
+        using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<2>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
@@ -1101,7 +1138,7 @@ void loss_sum_D_kept_run(
                 const bool dense = !ACROSS && table_dense;
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
-                const bool sided = ACROSS && width <= int64_t(64 * sizeof(T)) && table_side;
+                const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && table_side;
                 const T* const table_ahead = table_dense ? table_row + 4096 / sizeof(T) : nullptr;  // a page on: the processor's own guesses end with one
                 typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
@@ -1118,15 +1155,16 @@ void loss_sum_D_kept_run(
                     const T* table_next = table_ahead ? table_ahead + i : nullptr;
                     F* sum_D_now = sum_D_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; l < GROUP; l += 16) {
+                        constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                        [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        for (int l = 0; l < OF; l += 16) {
                             if (table_next) __builtin_prefetch(table_next + j + l);
                         }
-                        [[maybe_unused]] F sum_D_given[GROUP];
+                        [[maybe_unused]] F sum_D_given[OF];
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
+                        for (int l = 0; l < OF; l++) {
                             const F table = F(table_tile[j + l]);
-                            if constexpr (decltype(whole)::value) sum_D_now[l] = sum_D_combine(sum_D_now[l], F(table * table));
+                            if constexpr (decltype(whole)::value > 0) sum_D_now[l] = sum_D_combine(sum_D_now[l], F(table * table));
                             else sum_D_given[l] = F(table * table);
                         }
                         if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -1139,26 +1177,31 @@ void loss_sum_D_kept_run(
                         constexpr int64_t MANY = decltype(many)::value;
                         F sum_D_lanes[MANY];
                         std::copy_n(sum_D_part.now + j, MANY, sum_D_lanes);
+                        const T* const table_from = table_tile;
+                        const int64_t table_step = inner.stride[1][0];
                         for (int64_t r = 0; r < step; r++) {
-                            table_tile = table_side + inner.offset(1, i + r);
-                            for (int64_t g = 0; g < MANY; g += GROUP) {
-                                sum_D_now = sum_D_lanes + g;
-                                group(j + g, std::true_type());
-                            }
+                            table_tile = table_from + r * table_step;
+                            sum_D_now = sum_D_lanes;
+                            group(j, many);
                         }
                         std::copy_n(sum_D_lanes, MANY, sum_D_part.now + j);
+                        table_tile = table_from;
                     };
                     int64_t j = 0;
                     if constexpr (ACROSS) {
-                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                        for (; sided && j < groups; j += GROUP) round(j, Whole());
+                        for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                            sum_D_now = sum_D_part.now + j;
+                            group(j, Several());
+                        }
                     }
                     for (; j < groups; j += GROUP) {
                         sum_D_now = ACROSS ? sum_D_part.now + j : sum_D_held;
-                        group(j, std::true_type());
+                        group(j, Whole());
                     }
                     if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) sum_D_part.next(step, 32);
                     else sum_D_part.next(sum_D_held, count, 2048);
@@ -1196,6 +1239,9 @@ void loss_m_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
+        using Several = std::integral_constant<int64_t, 4 * GROUP>;
+        using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<2>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
@@ -1223,7 +1269,7 @@ void loss_m_run(
                 const bool dense = !ACROSS && l_kept_dense;
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
-                const bool sided = ACROSS && width <= int64_t(64 * sizeof(F)) && l_kept_side;
+                const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(F)) && l_kept_side;
                 typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
@@ -1238,12 +1284,13 @@ void loss_m_run(
                         lanes.load(1, ACROSS ? l_kept + inner.offset(1, i) : l_kept_row, first, count, l_kept_buffer, filled);
                     F* sum_all_now = sum_all_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        [[maybe_unused]] F sum_all_given[GROUP];
+                        constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                        [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        [[maybe_unused]] F sum_all_given[OF];
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
+                        for (int l = 0; l < OF; l++) {
                             const F l_kept = F(l_kept_tile[j + l]);
-                            if constexpr (decltype(whole)::value) sum_all_now[l] = sum_all_combine(sum_all_now[l], F(l_kept));
+                            if constexpr (decltype(whole)::value > 0) sum_all_now[l] = sum_all_combine(sum_all_now[l], F(l_kept));
                             else sum_all_given[l] = F(l_kept);
                         }
                         if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -1256,26 +1303,31 @@ void loss_m_run(
                         constexpr int64_t MANY = decltype(many)::value;
                         F sum_all_lanes[MANY];
                         std::copy_n(sum_all_part.now + j, MANY, sum_all_lanes);
+                        const F* const l_kept_from = l_kept_tile;
+                        const int64_t l_kept_step = inner.stride[1][0];
                         for (int64_t r = 0; r < step; r++) {
-                            l_kept_tile = l_kept_side + inner.offset(1, i + r);
-                            for (int64_t g = 0; g < MANY; g += GROUP) {
-                                sum_all_now = sum_all_lanes + g;
-                                group(j + g, std::true_type());
-                            }
+                            l_kept_tile = l_kept_from + r * l_kept_step;
+                            sum_all_now = sum_all_lanes;
+                            group(j, many);
                         }
                         std::copy_n(sum_all_lanes, MANY, sum_all_part.now + j);
+                        l_kept_tile = l_kept_from;
                     };
                     int64_t j = 0;
                     if constexpr (ACROSS) {
-                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                        for (; sided && j < groups; j += GROUP) round(j, Whole());
+                        for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                            sum_all_now = sum_all_part.now + j;
+                            group(j, Several());
+                        }
                     }
                     for (; j < groups; j += GROUP) {
                         sum_all_now = ACROSS ? sum_all_part.now + j : sum_all_held;
-                        group(j, std::true_type());
+                        group(j, Whole());
                     }
                     if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) sum_all_part.next(step, 32);
                     else sum_all_part.next(sum_all_held, count, 2048);
@@ -1316,6 +1368,9 @@ void loss_e_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
+        using Several = std::integral_constant<int64_t, 4 * GROUP>;
+        using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<3>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
@@ -1367,6 +1422,9 @@ void loss_column_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
+        using Several = std::integral_constant<int64_t, 4 * GROUP>;
+        using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<3>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
@@ -1420,6 +1478,9 @@ void loss_share_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
+        using Several = std::integral_constant<int64_t, 4 * GROUP>;
+        using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<5>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);

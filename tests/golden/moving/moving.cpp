@@ -223,13 +223,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     const T identity;
     const int64_t used;  // lanes
     const Combine combine;
-    alignas(LARGE ? alignof(T) : 64) T small[LARGE ? 1 : 8 * W];
+    alignas(64) T small[8 * (LARGE ? 64 : W)];
     std::unique_ptr<T[]> large;
     T* now;
     int64_t steps = 0, parts = 0;
 
     Pairwise(T start, int64_t lanes, Combine with)
-        : identity(start), used(lanes), combine(with), large(LARGE ? new T[size_t(8 * used)] : nullptr), now(LARGE ? large.get() : small) {
+        : identity(start), used(lanes), combine(with), large(used > 64 ? new T[size_t(8 * used)] : nullptr), now(large ? large.get() : small) {
         restart();
     }
     T* waiting(int d) { return now + (d + 1) * used; }
@@ -312,6 +312,9 @@ void moving_run_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
+        using Several = std::integral_constant<int64_t, 4 * GROUP>;
+        using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<4>& lanes = ACROSS ? rows : inner;
@@ -357,7 +360,7 @@ void moving_run_run(
                 const bool dense = !ACROSS && x_dense;
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
-                const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && x_side;
+                const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                 typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
@@ -372,13 +375,14 @@ void moving_run_run(
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
                     float* low_now = low_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        [[maybe_unused]] float low_given[GROUP];
+                        constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                        [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        [[maybe_unused]] float low_given[OF];
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
+                        for (int l = 0; l < OF; l++) {
                             const float x = float(x_tile[j + l]);
                             // low = min[N](x)
-                            if constexpr (decltype(whole)::value) low_now[l] = low_combine(low_now[l], float(x));
+                            if constexpr (decltype(whole)::value > 0) low_now[l] = low_combine(low_now[l], float(x));
                             else low_given[l] = float(x);
                         }
                         if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -391,26 +395,31 @@ void moving_run_run(
                         constexpr int64_t MANY = decltype(many)::value;
                         float low_lanes[MANY];
                         std::copy_n(low_part.now + j, MANY, low_lanes);
+                        const float* const x_from = x_tile;
+                        const int64_t x_step = inner.stride[3][0];
                         for (int64_t r = 0; r < step; r++) {
-                            x_tile = x_side + inner.offset(3, i + r);
-                            for (int64_t g = 0; g < MANY; g += GROUP) {
-                                low_now = low_lanes + g;
-                                group(j + g, std::true_type());
-                            }
+                            x_tile = x_from + r * x_step;
+                            low_now = low_lanes;
+                            group(j, many);
                         }
                         std::copy_n(low_lanes, MANY, low_part.now + j);
+                        x_tile = x_from;
                     };
                     int64_t j = 0;
                     if constexpr (ACROSS) {
-                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                        for (; sided && j < groups; j += GROUP) round(j, Whole());
+                        for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                            low_now = low_part.now + j;
+                            group(j, Several());
+                        }
                     }
                     for (; j < groups; j += GROUP) {
                         low_now = ACROSS ? low_part.now + j : low_held;
-                        group(j, std::true_type());
+                        group(j, Whole());
                     }
                     if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) low_part.next(step, 32);
                     else low_part.next(low_held, count, 2048);
@@ -430,7 +439,7 @@ void moving_run_run(
                 const bool dense = !ACROSS && x_dense;
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
-                const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && x_side;
+                const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                 const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                 const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[3][inner.rank - 1] == 1));
                 const float* const x_ahead = x_asks ? x + rows.offset(3, row + 1) : nullptr;
@@ -449,16 +458,17 @@ void moving_run_run(
                     const float* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[3] : i) : nullptr;
                     float* sum_N_now = sum_N_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; l < GROUP; l += 16) {
+                        constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                        [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        for (int l = 0; l < OF; l += 16) {
                             if (x_next) __builtin_prefetch(x_next + j + l);
                         }
-                        [[maybe_unused]] float sum_N_given[GROUP];
+                        [[maybe_unused]] float sum_N_given[OF];
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
+                        for (int l = 0; l < OF; l++) {
                             const float x = float(x_tile[j + l]);
                             const float low = ACROSS ? low_rows[j + l] : low_now_row;
-                            if constexpr (decltype(whole)::value) sum_N_now[l] = sum_N_combine(sum_N_now[l], float(x - low));
+                            if constexpr (decltype(whole)::value > 0) sum_N_now[l] = sum_N_combine(sum_N_now[l], float(x - low));
                             else sum_N_given[l] = float(x - low);
                         }
                         if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -471,26 +481,31 @@ void moving_run_run(
                         constexpr int64_t MANY = decltype(many)::value;
                         float sum_N_lanes[MANY];
                         std::copy_n(sum_N_part.now + j, MANY, sum_N_lanes);
+                        const float* const x_from = x_tile;
+                        const int64_t x_step = inner.stride[3][0];
                         for (int64_t r = 0; r < step; r++) {
-                            x_tile = x_side + inner.offset(3, i + r);
-                            for (int64_t g = 0; g < MANY; g += GROUP) {
-                                sum_N_now = sum_N_lanes + g;
-                                group(j + g, std::true_type());
-                            }
+                            x_tile = x_from + r * x_step;
+                            sum_N_now = sum_N_lanes;
+                            group(j, many);
                         }
                         std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
+                        x_tile = x_from;
                     };
                     int64_t j = 0;
                     if constexpr (ACROSS) {
-                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                        for (; sided && j < groups; j += GROUP) round(j, Whole());
+                        for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                            sum_N_now = sum_N_part.now + j;
+                            group(j, Several());
+                        }
                     }
                     for (; j < groups; j += GROUP) {
                         sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
-                        group(j, std::true_type());
+                        group(j, Whole());
                     }
                     if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) sum_N_part.next(step, 32);
                     else sum_N_part.next(sum_N_held, count, 2048);
@@ -518,7 +533,7 @@ void moving_run_run(
                 const bool dense = !ACROSS && x_dense;
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
-                const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && x_side;
+                const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                 const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                 const bool x_asks = asks && n > NEAR && (x_dense || (along && inner.stride[3][inner.rank - 1] == 1));
                 const float* const x_ahead = x_asks ? x + rows.offset(3, row + 1) : nullptr;
@@ -537,17 +552,18 @@ void moving_run_run(
                     const float* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[3] : i) : nullptr;
                     float* high_now = high_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; l < GROUP; l += 16) {
+                        constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                        [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        for (int l = 0; l < OF; l += 16) {
                             if (x_next) __builtin_prefetch(x_next + j + l);
                         }
-                        [[maybe_unused]] float high_given[GROUP];
+                        [[maybe_unused]] float high_given[OF];
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
+                        for (int l = 0; l < OF; l++) {
                             const float x = float(x_tile[j + l]);
                             const float add_row = ACROSS ? add_row_rows[j + l] : add_row_now_row;
                             // high = max[N](x / (1 + sum[N](x - low)))
-                            if constexpr (decltype(whole)::value) high_now[l] = high_combine(high_now[l], float(x / add_row));
+                            if constexpr (decltype(whole)::value > 0) high_now[l] = high_combine(high_now[l], float(x / add_row));
                             else high_given[l] = float(x / add_row);
                         }
                         if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -560,26 +576,31 @@ void moving_run_run(
                         constexpr int64_t MANY = decltype(many)::value;
                         float high_lanes[MANY];
                         std::copy_n(high_part.now + j, MANY, high_lanes);
+                        const float* const x_from = x_tile;
+                        const int64_t x_step = inner.stride[3][0];
                         for (int64_t r = 0; r < step; r++) {
-                            x_tile = x_side + inner.offset(3, i + r);
-                            for (int64_t g = 0; g < MANY; g += GROUP) {
-                                high_now = high_lanes + g;
-                                group(j + g, std::true_type());
-                            }
+                            x_tile = x_from + r * x_step;
+                            high_now = high_lanes;
+                            group(j, many);
                         }
                         std::copy_n(high_lanes, MANY, high_part.now + j);
+                        x_tile = x_from;
                     };
                     int64_t j = 0;
                     if constexpr (ACROSS) {
-                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                        for (; sided && j < groups; j += GROUP) round(j, Whole());
+                        for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                            high_now = high_part.now + j;
+                            group(j, Several());
+                        }
                     }
                     for (; j < groups; j += GROUP) {
                         high_now = ACROSS ? high_part.now + j : high_held;
-                        group(j, std::true_type());
+                        group(j, Whole());
                     }
                     if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) high_part.next(step, 32);
                     else high_part.next(high_held, count, 2048);
@@ -628,6 +649,9 @@ void moving_moving_kernel_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
+        using Several = std::integral_constant<int64_t, 4 * GROUP>;
+        using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<2>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
@@ -654,7 +678,7 @@ void moving_moving_kernel_run(
                 const bool dense = !ACROSS && x_dense;
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
-                const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && x_side;
+                const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                 const float* const x_ahead = x_dense ? x_row + 4096 / sizeof(float) : nullptr;  // a page on: the processor's own guesses end with one
                 typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
@@ -671,16 +695,17 @@ void moving_moving_kernel_run(
                     const float* x_next = x_ahead ? x_ahead + i : nullptr;
                     float* moving_kernel_now = moving_kernel_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; l < GROUP; l += 16) {
+                        constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                        [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        for (int l = 0; l < OF; l += 16) {
                             if (x_next) __builtin_prefetch(x_next + j + l);
                         }
-                        [[maybe_unused]] float moving_kernel_given[GROUP];
+                        [[maybe_unused]] float moving_kernel_given[OF];
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
+                        for (int l = 0; l < OF; l++) {
                             const float x = float(x_tile[j + l]);
                             // moving_kernel = sum[A, B](x)
-                            if constexpr (decltype(whole)::value) moving_kernel_now[l] = moving_kernel_combine(moving_kernel_now[l], float(x));
+                            if constexpr (decltype(whole)::value > 0) moving_kernel_now[l] = moving_kernel_combine(moving_kernel_now[l], float(x));
                             else moving_kernel_given[l] = float(x);
                         }
                         if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -693,26 +718,31 @@ void moving_moving_kernel_run(
                         constexpr int64_t MANY = decltype(many)::value;
                         float moving_kernel_lanes[MANY];
                         std::copy_n(moving_kernel_part.now + j, MANY, moving_kernel_lanes);
+                        const float* const x_from = x_tile;
+                        const int64_t x_step = inner.stride[1][0];
                         for (int64_t r = 0; r < step; r++) {
-                            x_tile = x_side + inner.offset(1, i + r);
-                            for (int64_t g = 0; g < MANY; g += GROUP) {
-                                moving_kernel_now = moving_kernel_lanes + g;
-                                group(j + g, std::true_type());
-                            }
+                            x_tile = x_from + r * x_step;
+                            moving_kernel_now = moving_kernel_lanes;
+                            group(j, many);
                         }
                         std::copy_n(moving_kernel_lanes, MANY, moving_kernel_part.now + j);
+                        x_tile = x_from;
                     };
                     int64_t j = 0;
                     if constexpr (ACROSS) {
-                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                        for (; sided && j < groups; j += GROUP) round(j, Whole());
+                        for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                            moving_kernel_now = moving_kernel_part.now + j;
+                            group(j, Several());
+                        }
                     }
                     for (; j < groups; j += GROUP) {
                         moving_kernel_now = ACROSS ? moving_kernel_part.now + j : moving_kernel_held;
-                        group(j, std::true_type());
+                        group(j, Whole());
                     }
                     if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) moving_kernel_part.next(step, 32);
                     else moving_kernel_part.next(moving_kernel_held, count, 2048);

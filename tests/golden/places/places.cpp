@@ -255,13 +255,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     const T identity;
     const int64_t used;  // lanes
     const Combine combine;
-    alignas(LARGE ? alignof(T) : 64) T small[LARGE ? 1 : 8 * W];
+    alignas(64) T small[8 * (LARGE ? 64 : W)];
     std::unique_ptr<T[]> large;
     T* now;
     int64_t steps = 0, parts = 0;
 
     Pairwise(T start, int64_t lanes, Combine with)
-        : identity(start), used(lanes), combine(with), large(LARGE ? new T[size_t(8 * used)] : nullptr), now(LARGE ? large.get() : small) {
+        : identity(start), used(lanes), combine(with), large(used > 64 ? new T[size_t(8 * used)] : nullptr), now(large ? large.get() : small) {
         restart();
     }
     T* waiting(int d) { return now + (d + 1) * used; }
@@ -436,6 +436,9 @@ void places_i_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
+        using Several = std::integral_constant<int64_t, 4 * GROUP>;
+        using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<17>& lanes = ACROSS ? rows : inner;
@@ -599,36 +602,37 @@ void places_i_run(
                     const uint8_t* h_next = h_ahead ? h_ahead + (along && !dense ? place.offset[1] : i) : nullptr;
                     const bool* flag_next = flag_ahead ? flag_ahead + (along && !dense ? place.offset[2] : i) : nullptr;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; l < GROUP; l += 16) {
+                        constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                        [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        for (int l = 0; l < OF; l += 16) {
                             if (x_next) __builtin_prefetch(x_next + j + l);
                             if (k_next) __builtin_prefetch(k_next + j + l);
                             if (h_next) __builtin_prefetch(h_next + j + l);
                             if (flag_next) __builtin_prefetch(flag_next + j + l);
                         }
-                        [[maybe_unused]] F i_given[GROUP];
-                        [[maybe_unused]] int16_t j_given[GROUP];
-                        [[maybe_unused]] int64_t at_given[GROUP];
+                        [[maybe_unused]] F i_given[OF];
+                        [[maybe_unused]] int16_t j_given[OF];
+                        [[maybe_unused]] int64_t at_given[OF];
                         int16_t* least_now = ACROSS ? least_part.now + j : least_held;
-                        [[maybe_unused]] int16_t least_given[GROUP];
+                        [[maybe_unused]] int16_t least_given[OF];
                         uint8_t* most_now = ACROSS ? most_part.now + j : most_held;
-                        [[maybe_unused]] uint8_t most_given[GROUP];
+                        [[maybe_unused]] uint8_t most_given[OF];
                         int64_t* deep_now = ACROSS ? deep_part.now + j : deep_held;
-                        [[maybe_unused]] int64_t deep_given[GROUP];
+                        [[maybe_unused]] int64_t deep_given[OF];
                         bool* every_now = ACROSS ? every_part.now + j : every_held;
-                        [[maybe_unused]] bool every_given[GROUP];
+                        [[maybe_unused]] bool every_given[OF];
                         bool* some_now = ACROSS ? some_part.now + j : some_held;
-                        [[maybe_unused]] bool some_given[GROUP];
+                        [[maybe_unused]] bool some_given[OF];
                         int64_t* total_now = ACROSS ? total_part.now + j : total_held;
-                        [[maybe_unused]] int64_t total_given[GROUP];
+                        [[maybe_unused]] int64_t total_given[OF];
                         int64_t* times_now = ACROSS ? times_part.now + j : times_held;
-                        [[maybe_unused]] int64_t times_given[GROUP];
+                        [[maybe_unused]] int64_t times_given[OF];
                         float* product_now = ACROSS ? product_part.now + j : product_held;
-                        [[maybe_unused]] float product_given[GROUP];
+                        [[maybe_unused]] float product_given[OF];
                         F* max_N_now = ACROSS ? max_N_part.now + j : max_N_held;
-                        [[maybe_unused]] F max_N_given[GROUP];
+                        [[maybe_unused]] F max_N_given[OF];
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
+                        for (int l = 0; l < OF; l++) {
                             const F x = F(x_tile[j + l]);
                             const int16_t k = int16_t(k_tile[j + l]);
                             const uint8_t h = uint8_t(h_tile[j + l]);
@@ -662,23 +666,23 @@ void places_i_run(
                             } else {
                                 at_given[l] = int64_t(k) * int64_t(k);
                             }
-                            if constexpr (decltype(whole)::value) least_now[l] = least_combine(least_now[l], int16_t(k));
+                            if constexpr (decltype(whole)::value > 0) least_now[l] = least_combine(least_now[l], int16_t(k));
                             else least_given[l] = int16_t(k);
-                            if constexpr (decltype(whole)::value) most_now[l] = most_combine(most_now[l], uint8_t(h));
+                            if constexpr (decltype(whole)::value > 0) most_now[l] = most_combine(most_now[l], uint8_t(h));
                             else most_given[l] = uint8_t(h);
-                            if constexpr (decltype(whole)::value) deep_now[l] = deep_combine(deep_now[l], int64_t(int64_t(h) - int64_t(k)));
+                            if constexpr (decltype(whole)::value > 0) deep_now[l] = deep_combine(deep_now[l], int64_t(int64_t(h) - int64_t(k)));
                             else deep_given[l] = int64_t(int64_t(h) - int64_t(k));
-                            if constexpr (decltype(whole)::value) every_now[l] = every_combine(every_now[l], bool(flag));
+                            if constexpr (decltype(whole)::value > 0) every_now[l] = every_combine(every_now[l], bool(flag));
                             else every_given[l] = bool(flag);
-                            if constexpr (decltype(whole)::value) some_now[l] = some_combine(some_now[l], bool((x > F(0)) && flag));
+                            if constexpr (decltype(whole)::value > 0) some_now[l] = some_combine(some_now[l], bool((x > F(0)) && flag));
                             else some_given[l] = bool((x > F(0)) && flag);
-                            if constexpr (decltype(whole)::value) total_now[l] = total_combine(total_now[l], int64_t(int64_t(k)));
+                            if constexpr (decltype(whole)::value > 0) total_now[l] = total_combine(total_now[l], int64_t(int64_t(k)));
                             else total_given[l] = int64_t(int64_t(k));
-                            if constexpr (decltype(whole)::value) times_now[l] = times_combine(times_now[l], int64_t(int64_t(int32_t(h))));
+                            if constexpr (decltype(whole)::value > 0) times_now[l] = times_combine(times_now[l], int64_t(int64_t(int32_t(h))));
                             else times_given[l] = int64_t(int64_t(int32_t(h)));
-                            if constexpr (decltype(whole)::value) product_now[l] = product_combine(product_now[l], float(float(x)));
+                            if constexpr (decltype(whole)::value > 0) product_now[l] = product_combine(product_now[l], float(float(x)));
                             else product_given[l] = float(float(x));
-                            if constexpr (decltype(whole)::value) max_N_now[l] = max_N_combine(max_N_now[l], F(x));
+                            if constexpr (decltype(whole)::value > 0) max_N_now[l] = max_N_combine(max_N_now[l], F(x));
                             else max_N_given[l] = F(x);
                         }
                         if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -770,9 +774,13 @@ void places_i_run(
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                    int64_t j = 0;
+                    if constexpr (ACROSS) {
+                        for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
+                    }
+                    for (; j < groups; j += GROUP) group(j, Whole());
                     if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) least_part.next(1, 32);
                     else least_part.next(least_held, count, 2048);
@@ -838,7 +846,7 @@ void places_i_run(
                 const bool dense = !ACROSS && x_dense;
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
-                const bool sided = ACROSS && width <= int64_t(64 * sizeof(T)) && x_side;
+                const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
                 const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                 const bool x_asks = asks && n > NEAR && (x_dense || (along && inner.stride[16][inner.rank - 1] == 1));
                 const T* const x_ahead = x_asks ? x + rows.offset(16, row + 1) : nullptr;
@@ -866,21 +874,22 @@ void places_i_run(
                     const bool* flag_next = flag_ahead ? flag_ahead + (along && !dense ? place.offset[2] : i) : nullptr;
                     F* spread_now = spread_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; l < GROUP; l += 16) {
+                        constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                        [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        for (int l = 0; l < OF; l += 16) {
                             if (x_next) __builtin_prefetch(x_next + j + l);
                             if (k_next) __builtin_prefetch(k_next + j + l);
                             if (h_next) __builtin_prefetch(h_next + j + l);
                             if (flag_next) __builtin_prefetch(flag_next + j + l);
                         }
-                        [[maybe_unused]] F spread_given[GROUP];
+                        [[maybe_unused]] F spread_given[OF];
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
+                        for (int l = 0; l < OF; l++) {
                             const F x = F(x_tile[j + l]);
                             const F max_N = ACROSS ? max_N_rows[j + l] : max_N_now_row;
                             const F t0 = x - max_N;
                             // spread = sum[N]((x - max[N](x))^2)
-                            if constexpr (decltype(whole)::value) spread_now[l] = spread_combine(spread_now[l], F(t0 * t0));
+                            if constexpr (decltype(whole)::value > 0) spread_now[l] = spread_combine(spread_now[l], F(t0 * t0));
                             else spread_given[l] = F(t0 * t0);
                         }
                         if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -893,26 +902,31 @@ void places_i_run(
                         constexpr int64_t MANY = decltype(many)::value;
                         F spread_lanes[MANY];
                         std::copy_n(spread_part.now + j, MANY, spread_lanes);
+                        const T* const x_from = x_tile;
+                        const int64_t x_step = inner.stride[16][0];
                         for (int64_t r = 0; r < step; r++) {
-                            x_tile = x_side + inner.offset(16, i + r);
-                            for (int64_t g = 0; g < MANY; g += GROUP) {
-                                spread_now = spread_lanes + g;
-                                group(j + g, std::true_type());
-                            }
+                            x_tile = x_from + r * x_step;
+                            spread_now = spread_lanes;
+                            group(j, many);
                         }
                         std::copy_n(spread_lanes, MANY, spread_part.now + j);
+                        x_tile = x_from;
                     };
                     int64_t j = 0;
                     if constexpr (ACROSS) {
-                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                        for (; sided && j < groups; j += GROUP) round(j, Whole());
+                        for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                            spread_now = spread_part.now + j;
+                            group(j, Several());
+                        }
                     }
                     for (; j < groups; j += GROUP) {
                         spread_now = ACROSS ? spread_part.now + j : spread_held;
-                        group(j, std::true_type());
+                        group(j, Whole());
                     }
                     if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) spread_part.next(step, 32);
                     else spread_part.next(spread_held, count, 2048);
@@ -1009,6 +1023,9 @@ void places_first_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
+        using Several = std::integral_constant<int64_t, 4 * GROUP>;
+        using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<4>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
@@ -1049,10 +1066,11 @@ void places_first_run(
                     [[maybe_unused]] const int64_t index_N__at = ACROSS ? inner.offset(1, i) : 0;
                     [[maybe_unused]] const int64_t index_all_at = ACROSS ? inner.offset(2, i) : 0;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        [[maybe_unused]] F first_given[GROUP];
+                        constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                        [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        [[maybe_unused]] F first_given[OF];
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
+                        for (int l = 0; l < OF; l++) {
                             const F x = F(x_tile[j + l]);
                             // first = argmin[..., N](x)
                             if constexpr (ACROSS) {
@@ -1085,9 +1103,13 @@ void places_first_run(
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                    int64_t j = 0;
+                    if constexpr (ACROSS) {
+                        for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
+                    }
+                    for (; j < groups; j += GROUP) group(j, Whole());
                     if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (groups < count) group(groups, Rest());
                     }
                     if (along && !dense) place.next(count);
                 }

@@ -342,13 +342,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     const T identity;
     const int64_t used;  // lanes
     const Combine combine;
-    alignas(LARGE ? alignof(T) : 64) T small[LARGE ? 1 : 8 * W];
+    alignas(64) T small[8 * (LARGE ? 64 : W)];
     std::unique_ptr<T[]> large;
     T* now;
     int64_t steps = 0, parts = 0;
 
     Pairwise(T start, int64_t lanes, Combine with)
-        : identity(start), used(lanes), combine(with), large(LARGE ? new T[size_t(8 * used)] : nullptr), now(LARGE ? large.get() : small) {
+        : identity(start), used(lanes), combine(with), large(used > 64 ? new T[size_t(8 * used)] : nullptr), now(large ? large.get() : small) {
         restart();
     }
     T* waiting(int d) { return now + (d + 1) * used; }
@@ -433,6 +433,9 @@ void softmax_run(
         constexpr bool KEEP = decltype(keep)::value;  // whether a row is short enough to keep values of its elements for the next reading
         constexpr bool ONCE = decltype(once)::value;  // whether it is so long that the reading of a peak makes the sums about it as well
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
+        using Several = std::integral_constant<int64_t, 4 * GROUP>;
+        using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         constexpr int64_t SHORT = 4 * TILE;  // elements up to which these values lie on the stack
@@ -466,7 +469,7 @@ void softmax_run(
                     const bool dense = !ACROSS && x_dense;
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
-                    const bool sided = ACROSS && width <= int64_t(64 * sizeof(T)) && x_side;
+                    const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
                     typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
@@ -481,12 +484,13 @@ void softmax_run(
                             lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
                         F* max_N_now = max_N_held;
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                            [[maybe_unused]] F max_N_given[GROUP];
+                            constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                            [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                            [[maybe_unused]] F max_N_given[OF];
 #pragma omp simd
-                            for (int l = 0; l < GROUP; l++) {
+                            for (int l = 0; l < OF; l++) {
                                 const F x = F(x_tile[j + l]);
-                                if constexpr (decltype(whole)::value) max_N_now[l] = max_N_combine(max_N_now[l], F(x));
+                                if constexpr (decltype(whole)::value > 0) max_N_now[l] = max_N_combine(max_N_now[l], F(x));
                                 else max_N_given[l] = F(x);
                             }
                             if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -499,26 +503,31 @@ void softmax_run(
                             constexpr int64_t MANY = decltype(many)::value;
                             F max_N_lanes[MANY];
                             std::copy_n(max_N_part.now + j, MANY, max_N_lanes);
+                            const T* const x_from = x_tile;
+                            const int64_t x_step = inner.stride[1][0];
                             for (int64_t r = 0; r < step; r++) {
-                                x_tile = x_side + inner.offset(1, i + r);
-                                for (int64_t g = 0; g < MANY; g += GROUP) {
-                                    max_N_now = max_N_lanes + g;
-                                    group(j + g, std::true_type());
-                                }
+                                x_tile = x_from + r * x_step;
+                                max_N_now = max_N_lanes;
+                                group(j, many);
                             }
                             std::copy_n(max_N_lanes, MANY, max_N_part.now + j);
+                            x_tile = x_from;
                         };
                         int64_t j = 0;
                         if constexpr (ACROSS) {
-                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                            for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                            for (; sided && j < groups; j += GROUP) round(j, Whole());
+                            for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                                max_N_now = max_N_part.now + j;
+                                group(j, Several());
+                            }
                         }
                         for (; j < groups; j += GROUP) {
                             max_N_now = ACROSS ? max_N_part.now + j : max_N_held;
-                            group(j, std::true_type());
+                            group(j, Whole());
                         }
                         if constexpr (!ACROSS) {
-                            if (groups < count) group(groups, std::false_type());
+                            if (groups < count) group(groups, Rest());
                         }
                         if constexpr (ACROSS) max_N_part.next(step, 32);
                         else max_N_part.next(max_N_held, count, 2048);
@@ -541,7 +550,7 @@ void softmax_run(
                     const bool dense = !ACROSS && x_dense;
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
-                    const bool sided = ACROSS && width <= int64_t(64 * sizeof(T)) && x_side;
+                    const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                     const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[1][inner.rank - 1] == 1));
                     const T* const x_ahead = x_asks ? x + rows.offset(1, row + 1) : nullptr;
@@ -560,19 +569,20 @@ void softmax_run(
                         const T* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[1] : i) : nullptr;
                         F* sum_N_now = sum_N_held;
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                            for (int l = 0; l < GROUP; l += 16) {
+                            constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                            [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                            for (int l = 0; l < OF; l += 16) {
                                 if (x_next) __builtin_prefetch(x_next + j + l);
                             }
-                            [[maybe_unused]] F sum_N_given[GROUP];
+                            [[maybe_unused]] F sum_N_given[OF];
 #pragma omp simd
-                            for (int l = 0; l < GROUP; l++) {
+                            for (int l = 0; l < OF; l++) {
                                 const F x = F(x_tile[j + l]);
                                 const F max_N = ACROSS ? max_N_rows[j + l] : max_N_now_row;
                                 // e = exp(x - max[N](x))
                                 const F e = brief_exp<T>(x - max_N);
                                 if constexpr (KEEP) e_line[i + j + l] = e;
-                                if constexpr (decltype(whole)::value) sum_N_now[l] = sum_N_combine(sum_N_now[l], F(e));
+                                if constexpr (decltype(whole)::value > 0) sum_N_now[l] = sum_N_combine(sum_N_now[l], F(e));
                                 else sum_N_given[l] = F(e);
                             }
                             if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -585,26 +595,31 @@ void softmax_run(
                             constexpr int64_t MANY = decltype(many)::value;
                             F sum_N_lanes[MANY];
                             std::copy_n(sum_N_part.now + j, MANY, sum_N_lanes);
+                            const T* const x_from = x_tile;
+                            const int64_t x_step = inner.stride[1][0];
                             for (int64_t r = 0; r < step; r++) {
-                                x_tile = x_side + inner.offset(1, i + r);
-                                for (int64_t g = 0; g < MANY; g += GROUP) {
-                                    sum_N_now = sum_N_lanes + g;
-                                    group(j + g, std::true_type());
-                                }
+                                x_tile = x_from + r * x_step;
+                                sum_N_now = sum_N_lanes;
+                                group(j, many);
                             }
                             std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
+                            x_tile = x_from;
                         };
                         int64_t j = 0;
                         if constexpr (ACROSS) {
-                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                            for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                            for (; sided && j < groups; j += GROUP) round(j, Whole());
+                            for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                                sum_N_now = sum_N_part.now + j;
+                                group(j, Several());
+                            }
                         }
                         for (; j < groups; j += GROUP) {
                             sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
-                            group(j, std::true_type());
+                            group(j, Whole());
                         }
                         if constexpr (!ACROSS) {
-                            if (groups < count) group(groups, std::false_type());
+                            if (groups < count) group(groups, Rest());
                         }
                         if constexpr (ACROSS) sum_N_part.next(step, 32);
                         else sum_N_part.next(sum_N_held, count, 2048);
@@ -649,13 +664,14 @@ void softmax_run(
                         const T* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[1] : i) : nullptr;
                         const T* y_next = y_ahead ? y_ahead + (along && !dense ? place.offset[0] : i) : nullptr;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                            for (int l = 0; l < GROUP; l += 16) {
+                            constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                            [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                            for (int l = 0; l < OF; l += 16) {
                                 if (x_next) __builtin_prefetch(x_next + j + l);
                                 if (y_next) __builtin_prefetch(y_next + j + l, 1);
                             }
 #pragma omp simd
-                            for (int l = 0; l < GROUP; l++) {
+                            for (int l = 0; l < OF; l++) {
                                 const F x = F(x_tile[j + l]);
                                 const F max_N = ACROSS ? max_N_rows[j + l] : max_N_now_row;
                                 const F sum_N = ACROSS ? sum_N_rows[j + l] : sum_N_now_row;
@@ -667,9 +683,13 @@ void softmax_run(
                             }
                         };
                         const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        int64_t j = 0;
+                        if constexpr (ACROSS) {
+                            for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
+                        }
+                        for (; j < groups; j += GROUP) group(j, Whole());
                         if constexpr (!ACROSS) {
-                            if (groups < count) group(groups, std::false_type());
+                            if (groups < count) group(groups, Rest());
                         }
                         if (!y_place) lanes.store(0, y_from, first, count, y_buffer);
                         if (along && !dense) place.next(count);
@@ -711,12 +731,13 @@ void softmax_run(
                         F max_N_held[GROUP];
                         std::fill_n(max_N_held, GROUP, F(-INFINITY));
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                            [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
                             [[maybe_unused]] F max_N_given[GROUP];
 #pragma omp simd
-                            for (int l = 0; l < GROUP; l++) {
+                            for (int l = 0; l < OF; l++) {
                                 const F x = F(x_tile[j + l]);
-                                if constexpr (decltype(whole)::value) max_N_held[l] = max_N_combine(max_N_held[l], F(x));
+                                if constexpr (decltype(whole)::value > 0) max_N_held[l] = max_N_combine(max_N_held[l], F(x));
                                 else max_N_given[l] = F(x);
                             }
                             if constexpr (!decltype(whole)::value) {
@@ -724,9 +745,13 @@ void softmax_run(
                             }
                         };
                         const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        int64_t j = 0;
+                        if constexpr (ACROSS) {
+                            for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
+                        }
+                        for (; j < groups; j += GROUP) group(j, Whole());
                         if constexpr (!ACROSS) {
-                            if (groups < count) group(groups, std::false_type());
+                            if (groups < count) group(groups, Rest());
                         }
                         const F max_N_top = folded<GROUP>(max_N_held, max_N_combine);
                         F expsum_N_held[GROUP] = {};
@@ -736,15 +761,15 @@ void softmax_run(
 #pragma omp simd
                             for (int l = 0; l < GROUP; l++) {
                                 const F x = F(x_tile[j + l]);
-                                if constexpr (decltype(whole)::value) expsum_N_held[l] = expsum_N_combine(expsum_N_held[l], F(exp_below(x - finite_or_zero(max_N_top))));
+                                if constexpr (decltype(whole)::value > 0) expsum_N_held[l] = expsum_N_combine(expsum_N_held[l], F(exp_below(x - finite_or_zero(max_N_top))));
                                 else expsum_N_given[l] = F(exp_below(x - finite_or_zero(max_N_top)));
                             }
                             if constexpr (!decltype(whole)::value) {
                                 for (int l = 0; l < GROUP; l++) expsum_N_held[l] = expsum_N_combine(expsum_N_held[l], l < left ? expsum_N_given[l] : F(0));
                             }
                         };
-                        for (int64_t j = 0; j < groups; j += GROUP) around(j, std::true_type());
-                        if (groups < count) around(groups, std::false_type());
+                        for (int64_t j = 0; j < groups; j += GROUP) around(j, Whole());
+                        if (groups < count) around(groups, Rest());
                         const F expsum_N_top = folded<GROUP>(expsum_N_held, expsum_N_combine);
                         max_N_part.now[0] = max_N_join(max_N_part.now[0], {max_N_top, expsum_N_top});
                         max_N_part.next(count, 2048);
@@ -789,9 +814,10 @@ void softmax_run(
                             lanes.dense(0, y_from, first, count, filled);
                         T* y_tile = y_place ? y_place : y_buffer;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                            [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
 #pragma omp simd
-                            for (int l = 0; l < GROUP; l++) {
+                            for (int l = 0; l < OF; l++) {
                                 const F x = F(x_tile[j + l]);
                                 const F max_N = ACROSS ? max_N_rows[j + l].max_N : max_N_now_row;
                                 const F mul_row = ACROSS ? mul_row_rows[j + l] : mul_row_now_row;
@@ -803,9 +829,13 @@ void softmax_run(
                             }
                         };
                         const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        int64_t j = 0;
+                        if constexpr (ACROSS) {
+                            for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
+                        }
+                        for (; j < groups; j += GROUP) group(j, Whole());
                         if constexpr (!ACROSS) {
-                            if (groups < count) group(groups, std::false_type());
+                            if (groups < count) group(groups, Rest());
                         }
                         if (!y_place) lanes.store(0, y_from, first, count, y_buffer);
                         if (along && !dense) place.next(count);

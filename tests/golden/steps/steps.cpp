@@ -267,13 +267,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     const T identity;
     const int64_t used;  // lanes
     const Combine combine;
-    alignas(LARGE ? alignof(T) : 64) T small[LARGE ? 1 : 8 * W];
+    alignas(64) T small[8 * (LARGE ? 64 : W)];
     std::unique_ptr<T[]> large;
     T* now;
     int64_t steps = 0, parts = 0;
 
     Pairwise(T start, int64_t lanes, Combine with)
-        : identity(start), used(lanes), combine(with), large(LARGE ? new T[size_t(8 * used)] : nullptr), now(LARGE ? large.get() : small) {
+        : identity(start), used(lanes), combine(with), large(used > 64 ? new T[size_t(8 * used)] : nullptr), now(large ? large.get() : small) {
         restart();
     }
     T* waiting(int d) { return now + (d + 1) * used; }
@@ -348,7 +348,7 @@ template <typename T, int64_t W> struct Parts {
 
 template <typename T, typename U>
 void steps_run(
-    int rank, int inner_rank, const int64_t* size, T* p, const int64_t* p_stride, const U* g_, const int64_t* g_stride,
+    int rank, int inner_rank, const int64_t* size, T* p, const int64_t* p_stride, const U* g, const int64_t* g_stride,
     float* s_, const int64_t* s_stride, compute<T>* seen, const int64_t* seen_stride, U* n_, const int64_t* n_stride,
     compute<U> N_given, float lr_given, T lr_f32_given, compute<T> decay_given, f16 decay_f16_given) {
     using F = compute<T>;
@@ -364,6 +364,9 @@ void steps_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
+        using Several = std::integral_constant<int64_t, 4 * GROUP>;
+        using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<7>& lanes = ACROSS ? rows : inner;
@@ -388,8 +391,8 @@ void steps_run(
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
             [[maybe_unused]] T* p_row = p + (ACROSS ? 0 : rows.offset(6, row));
             [[maybe_unused]] T* p_side = ACROSS ? rows.dense(6, p, row, width, padded) : nullptr;
-            [[maybe_unused]] const U* g_row = g_ + (ACROSS ? 0 : rows.offset(0, row));
-            [[maybe_unused]] const U* g_side = ACROSS ? rows.dense(0, g_, row, width, padded) : nullptr;
+            [[maybe_unused]] const U* g_row = g + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] const U* g_side = ACROSS ? rows.dense(0, g, row, width, padded) : nullptr;
             [[maybe_unused]] float* s_row = s_ + (ACROSS ? 0 : rows.offset(1, row));
             [[maybe_unused]] float* s_side = ACROSS ? rows.dense(1, s_, row, width, padded) : nullptr;
             [[maybe_unused]] F* seen_row = seen + (ACROSS ? 0 : rows.offset(2, row));
@@ -431,10 +434,10 @@ void steps_run(
                 const bool dense = !ACROSS && g_dense;
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
-                const bool sided = ACROSS && width <= int64_t(64 * sizeof(U)) && g_side;
+                const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(U)) && g_side;
                 const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                 const bool g_asks = asks && n <= NEAR && (g_dense || (along && inner.stride[0][inner.rank - 1] == 1));
-                const U* const g_ahead = g_asks ? g_ + rows.offset(0, row + 1) : nullptr;
+                const U* const g_ahead = g_asks ? g + rows.offset(0, row + 1) : nullptr;
                 typename Loop<7>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
@@ -446,20 +449,21 @@ void steps_run(
                         g_dense && count == filled ? g_row + i :
                         g_side ? g_side + inner.offset(0, i) :
                         along ? inner.tile(0, g_row + place.offset[0], count, g_buffer) :
-                        lanes.load(0, ACROSS ? g_ + inner.offset(0, i) : g_row, first, count, g_buffer, filled);
+                        lanes.load(0, ACROSS ? g + inner.offset(0, i) : g_row, first, count, g_buffer, filled);
                     const U* g_next = g_ahead ? g_ahead + (along && !dense ? place.offset[0] : i) : nullptr;
                     G* sum_N_now = sum_N_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; l < GROUP; l += 16) {
+                        constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                        [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        for (int l = 0; l < OF; l += 16) {
                             if (g_next) __builtin_prefetch(g_next + j + l);
                         }
-                        [[maybe_unused]] G sum_N_given[GROUP];
+                        [[maybe_unused]] G sum_N_given[OF];
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
-                            const G g_ = G(g_tile[j + l]);
-                            if constexpr (decltype(whole)::value) sum_N_now[l] = sum_N_combine(sum_N_now[l], G(g_ * g_));
-                            else sum_N_given[l] = G(g_ * g_);
+                        for (int l = 0; l < OF; l++) {
+                            const G g = G(g_tile[j + l]);
+                            if constexpr (decltype(whole)::value > 0) sum_N_now[l] = sum_N_combine(sum_N_now[l], G(g * g));
+                            else sum_N_given[l] = G(g * g);
                         }
                         if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
                             for (int l = 0; l < GROUP; l++)
@@ -471,26 +475,31 @@ void steps_run(
                         constexpr int64_t MANY = decltype(many)::value;
                         G sum_N_lanes[MANY];
                         std::copy_n(sum_N_part.now + j, MANY, sum_N_lanes);
+                        const U* const g_from = g_tile;
+                        const int64_t g_step = inner.stride[0][0];
                         for (int64_t r = 0; r < step; r++) {
-                            g_tile = g_side + inner.offset(0, i + r);
-                            for (int64_t g = 0; g < MANY; g += GROUP) {
-                                sum_N_now = sum_N_lanes + g;
-                                group(j + g, std::true_type());
-                            }
+                            g_tile = g_from + r * g_step;
+                            sum_N_now = sum_N_lanes;
+                            group(j, many);
                         }
                         std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
+                        g_tile = g_from;
                     };
                     int64_t j = 0;
                     if constexpr (ACROSS) {
-                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                        for (; sided && j < groups; j += GROUP) round(j, Whole());
+                        for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                            sum_N_now = sum_N_part.now + j;
+                            group(j, Several());
+                        }
                     }
                     for (; j < groups; j += GROUP) {
                         sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
-                        group(j, std::true_type());
+                        group(j, Whole());
                     }
                     if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) sum_N_part.next(step, 32);
                     else sum_N_part.next(sum_N_held, count, 2048);
@@ -545,7 +554,7 @@ void steps_run(
                 const bool p_asks = asks && n <= NEAR && (p_dense || (along && inner.stride[6][inner.rank - 1] == 1));
                 const T* const p_ahead = p_asks ? p + rows.offset(6, row + 1) : nullptr;
                 const bool g_asks = asks && n > NEAR && (g_dense || (along && inner.stride[0][inner.rank - 1] == 1));
-                const U* const g_ahead = g_asks ? g_ + rows.offset(0, row + 1) : nullptr;
+                const U* const g_ahead = g_asks ? g + rows.offset(0, row + 1) : nullptr;
                 typename Loop<7>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
@@ -563,7 +572,7 @@ void steps_run(
                         g_dense && count == filled ? g_row + i :
                         g_side ? g_side + inner.offset(0, i) :
                         along ? inner.tile(0, g_row + place.offset[0], count, g_buffer) :
-                        lanes.load(0, ACROSS ? g_ + inner.offset(0, i) : g_row, first, count, g_buffer, filled);
+                        lanes.load(0, ACROSS ? g + inner.offset(0, i) : g_row, first, count, g_buffer, filled);
                     [[maybe_unused]] const int64_t index_N_at = ACROSS ? inner.offset(4, i) : 0;
                     [[maybe_unused]] int64_t index_N_tile[LANES];
                     if (!ACROSS) lanes.positions(4, first, count, index_N_tile, filled);
@@ -578,29 +587,34 @@ void steps_run(
                     const T* p_next = p_ahead ? p_ahead + (along && !dense ? place.offset[6] : i) : nullptr;
                     const U* g_next = g_ahead ? g_ahead + (along && !dense ? place.offset[0] : i) : nullptr;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; l < GROUP; l += 16) {
+                        constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                        [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        for (int l = 0; l < OF; l += 16) {
                             if (p_next) __builtin_prefetch(p_next + j + l, 1);
                             if (g_next) __builtin_prefetch(g_next + j + l);
                         }
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
+                        for (int l = 0; l < OF; l++) {
                             const F p = F(p_tile[j + l]);
-                            const G g_ = G(g_tile[j + l]);
+                            const G g = G(g_tile[j + l]);
                             const int64_t index_N = ACROSS ? index_N_at : index_N_tile[j + l];
                             const F sub_row = ACROSS ? sub_row_rows[j + l] : sub_row_now_row;
                             const G cast_row_ = ACROSS ? cast_row__rows[j + l] : cast_row__now_row;
                             const G norm = ACROSS ? norm_rows[j + l] : norm_now_row;
                             const H cast_row_4 = ACROSS ? cast_row_4_rows[j + l] : cast_row_4_now_row;
                             // p' = p * (1 - T(lr) * decay) - step * g / norm * (index[N] + 1) - index[M] * norm
-                            const H p_next = H(p * sub_row) - H(cast_row_ * g_ / norm * G(index_N + int64_t(1))) - cast_row_4;
+                            const H p_next = H(p * sub_row) - H(cast_row_ * g / norm * G(index_N + int64_t(1))) - cast_row_4;
                             p_next_tile[j + l] = p_next;
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                    int64_t j = 0;
+                    if constexpr (ACROSS) {
+                        for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
+                    }
+                    for (; j < groups; j += GROUP) group(j, Whole());
                     if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (groups < count) group(groups, Rest());
                     }
                     if (!p_next_place) lanes.store(6, p_next_from, first, count, p_next_buffer);
                     if (along && !dense) place.next(count);
@@ -617,193 +631,193 @@ void steps_run(
 
 extern "C" void steps_f32_f32(
     int rank, int inner_rank, const int64_t* size, float* p, const int64_t* p_stride,
-    const float* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    const float* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
     float* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = float;
     using T = float;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<float, float>(
-    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f32_f16(
     int rank, int inner_rank, const int64_t* size, float* p, const int64_t* p_stride,
-    const f16* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    const f16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
     f16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = f16;
     using T = float;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<float, f16>(
-    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f32_bf16(
     int rank, int inner_rank, const int64_t* size, float* p, const int64_t* p_stride,
-    const bf16* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    const bf16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
     bf16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = bf16;
     using T = float;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<float, bf16>(
-    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f32_f64(
     int rank, int inner_rank, const int64_t* size, float* p, const int64_t* p_stride,
-    const double* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride,
+    const double* g, const int64_t* g_stride, float* s_, const int64_t* s_stride,
     float* seen, const int64_t* seen_stride, double* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = double;
     using T = float;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<float, double>(
-    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f16_f32(
     int rank, int inner_rank, const int64_t* size, f16* p, const int64_t* p_stride,
-    const float* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    const float* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
     float* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = float;
     using T = f16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<f16, float>(
-    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f16_f16(
     int rank, int inner_rank, const int64_t* size, f16* p, const int64_t* p_stride,
-    const f16* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    const f16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
     f16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = f16;
     using T = f16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<f16, f16>(
-    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f16_bf16(
     int rank, int inner_rank, const int64_t* size, f16* p, const int64_t* p_stride,
-    const bf16* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    const bf16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
     bf16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = bf16;
     using T = f16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<f16, bf16>(
-    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f16_f64(
     int rank, int inner_rank, const int64_t* size, f16* p, const int64_t* p_stride,
-    const double* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride,
+    const double* g, const int64_t* g_stride, float* s_, const int64_t* s_stride,
     float* seen, const int64_t* seen_stride, double* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = double;
     using T = f16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<f16, double>(
-    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_bf16_f32(
     int rank, int inner_rank, const int64_t* size, bf16* p, const int64_t* p_stride,
-    const float* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    const float* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
     float* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = float;
     using T = bf16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<bf16, float>(
-    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_bf16_f16(
     int rank, int inner_rank, const int64_t* size, bf16* p, const int64_t* p_stride,
-    const f16* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    const f16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
     f16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = f16;
     using T = bf16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<bf16, f16>(
-    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_bf16_bf16(
     int rank, int inner_rank, const int64_t* size, bf16* p, const int64_t* p_stride,
-    const bf16* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
+    const bf16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, float* seen, const int64_t* seen_stride,
     bf16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = bf16;
     using T = bf16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<bf16, bf16>(
-    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_bf16_f64(
     int rank, int inner_rank, const int64_t* size, bf16* p, const int64_t* p_stride,
-    const double* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride,
+    const double* g, const int64_t* g_stride, float* s_, const int64_t* s_stride,
     float* seen, const int64_t* seen_stride, double* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = double;
     using T = bf16;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<bf16, double>(
-    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f64_f32(
     int rank, int inner_rank, const int64_t* size, double* p, const int64_t* p_stride,
-    const float* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride,
+    const float* g, const int64_t* g_stride, float* s_, const int64_t* s_stride,
     double* seen, const int64_t* seen_stride, float* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = float;
     using T = double;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<double, float>(
-    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f64_f16(
     int rank, int inner_rank, const int64_t* size, double* p, const int64_t* p_stride,
-    const f16* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, double* seen, const int64_t* seen_stride,
+    const f16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, double* seen, const int64_t* seen_stride,
     f16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = f16;
     using T = double;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<double, f16>(
-    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f64_bf16(
     int rank, int inner_rank, const int64_t* size, double* p, const int64_t* p_stride,
-    const bf16* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride, double* seen, const int64_t* seen_stride,
+    const bf16* g, const int64_t* g_stride, float* s_, const int64_t* s_stride, double* seen, const int64_t* seen_stride,
     bf16* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = bf16;
     using T = double;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<double, bf16>(
-    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }
 extern "C" void steps_f64_f64(
     int rank, int inner_rank, const int64_t* size, double* p, const int64_t* p_stride,
-    const double* g_, const int64_t* g_stride, float* s_, const int64_t* s_stride,
+    const double* g, const int64_t* g_stride, float* s_, const int64_t* s_stride,
     double* seen, const int64_t* seen_stride, double* n_, const int64_t* n_stride, double lr, double decay, int64_t N) {
     using U = double;
     using T = double;
     using G = compute<U>;
     using F = compute<T>;
     steps_run<double, double>(
-    rank, inner_rank, size, p, p_stride, g_, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
+    rank, inner_rank, size, p, p_stride, g, g_stride, s_, s_stride, seen, seen_stride, n_, n_stride, G(N), float(lr),
     to<T>(lr), F(decay), to<f16>(decay));
 }

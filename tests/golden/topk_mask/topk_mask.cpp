@@ -250,13 +250,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     const T identity;
     const int64_t used;  // lanes
     const Combine combine;
-    alignas(LARGE ? alignof(T) : 64) T small[LARGE ? 1 : 8 * W];
+    alignas(64) T small[8 * (LARGE ? 64 : W)];
     std::unique_ptr<T[]> large;
     T* now;
     int64_t steps = 0, parts = 0;
 
     Pairwise(T start, int64_t lanes, Combine with)
-        : identity(start), used(lanes), combine(with), large(LARGE ? new T[size_t(8 * used)] : nullptr), now(LARGE ? large.get() : small) {
+        : identity(start), used(lanes), combine(with), large(used > 64 ? new T[size_t(8 * used)] : nullptr), now(large ? large.get() : small) {
         restart();
     }
     T* waiting(int d) { return now + (d + 1) * used; }
@@ -342,6 +342,9 @@ void topk_mask_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
+        using Several = std::integral_constant<int64_t, 4 * GROUP>;
+        using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<3>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
@@ -376,7 +379,7 @@ void topk_mask_run(
                     const bool dense = !ACROSS && x_dense;
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
-                    const bool sided = ACROSS && width <= int64_t(64 * sizeof(T)) && x_side;
+                    const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
                     typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
@@ -391,13 +394,14 @@ void topk_mask_run(
                             lanes.load(2, ACROSS ? x + inner.offset(2, i) : x_row, first, count, x_buffer, filled);
                         int32_t* cutoff_N_total_now = cutoff_N_total_held;
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                            [[maybe_unused]] int32_t cutoff_N_total_given[GROUP];
+                            constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                            [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                            [[maybe_unused]] int32_t cutoff_N_total_given[OF];
 #pragma omp simd
-                            for (int l = 0; l < GROUP; l++) {
+                            for (int l = 0; l < OF; l++) {
                                 const F x = F(x_tile[j + l]);
                                 const F cutoff_N_probe = ACROSS ? cutoff_N_probe_rows[j + l] : cutoff_N_probe_now_row;
-                                if constexpr (decltype(whole)::value) cutoff_N_total_now[l] = cutoff_N_total_combine(cutoff_N_total_now[l], int32_t(((x >= cutoff_N_probe) || std::isnan(x)) ? 1 : 0));
+                                if constexpr (decltype(whole)::value > 0) cutoff_N_total_now[l] = cutoff_N_total_combine(cutoff_N_total_now[l], int32_t(((x >= cutoff_N_probe) || std::isnan(x)) ? 1 : 0));
                                 else cutoff_N_total_given[l] = int32_t(((x >= cutoff_N_probe) || std::isnan(x)) ? 1 : 0);
                             }
                             if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -410,26 +414,31 @@ void topk_mask_run(
                             constexpr int64_t MANY = decltype(many)::value;
                             int32_t cutoff_N_total_lanes[MANY];
                             std::copy_n(cutoff_N_total_part.now + j, MANY, cutoff_N_total_lanes);
+                            const T* const x_from = x_tile;
+                            const int64_t x_step = inner.stride[2][0];
                             for (int64_t r = 0; r < step; r++) {
-                                x_tile = x_side + inner.offset(2, i + r);
-                                for (int64_t g = 0; g < MANY; g += GROUP) {
-                                    cutoff_N_total_now = cutoff_N_total_lanes + g;
-                                    group(j + g, std::true_type());
-                                }
+                                x_tile = x_from + r * x_step;
+                                cutoff_N_total_now = cutoff_N_total_lanes;
+                                group(j, many);
                             }
                             std::copy_n(cutoff_N_total_lanes, MANY, cutoff_N_total_part.now + j);
+                            x_tile = x_from;
                         };
                         int64_t j = 0;
                         if constexpr (ACROSS) {
-                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                            for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                            for (; sided && j < groups; j += GROUP) round(j, Whole());
+                            for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                                cutoff_N_total_now = cutoff_N_total_part.now + j;
+                                group(j, Several());
+                            }
                         }
                         for (; j < groups; j += GROUP) {
                             cutoff_N_total_now = ACROSS ? cutoff_N_total_part.now + j : cutoff_N_total_held;
-                            group(j, std::true_type());
+                            group(j, Whole());
                         }
                         if constexpr (!ACROSS) {
-                            if (groups < count) group(groups, std::false_type());
+                            if (groups < count) group(groups, Rest());
                         }
                         if constexpr (ACROSS) cutoff_N_total_part.next(step, 32);
                         else cutoff_N_total_part.next(cutoff_N_total_held, count, 2048);
@@ -465,7 +474,7 @@ void topk_mask_run(
                 const bool dense = !ACROSS && x_dense;
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
-                const bool sided = ACROSS && width <= int64_t(64 * sizeof(T)) && x_side;
+                const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
                 typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
@@ -480,14 +489,15 @@ void topk_mask_run(
                         lanes.load(2, ACROSS ? x + inner.offset(2, i) : x_row, first, count, x_buffer, filled);
                     int64_t* sum_N_now = sum_N_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        [[maybe_unused]] int64_t sum_N_given[GROUP];
+                        constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                        [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        [[maybe_unused]] int64_t sum_N_given[OF];
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
+                        for (int l = 0; l < OF; l++) {
                             const F x = F(x_tile[j + l]);
                             const F cutoff_N = ACROSS ? cutoff_N_rows[j + l] : cutoff_N_now_row;
                             const bool not_row = ACROSS ? not_row_rows[j + l] : not_row_now_row;
-                            if constexpr (decltype(whole)::value) sum_N_now[l] = sum_N_combine(sum_N_now[l], int64_t(int64_t((x > cutoff_N) || (std::isnan(x) && not_row))));
+                            if constexpr (decltype(whole)::value > 0) sum_N_now[l] = sum_N_combine(sum_N_now[l], int64_t(int64_t((x > cutoff_N) || (std::isnan(x) && not_row))));
                             else sum_N_given[l] = int64_t(int64_t((x > cutoff_N) || (std::isnan(x) && not_row)));
                         }
                         if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -500,26 +510,31 @@ void topk_mask_run(
                         constexpr int64_t MANY = decltype(many)::value;
                         int64_t sum_N_lanes[MANY];
                         std::copy_n(sum_N_part.now + j, MANY, sum_N_lanes);
+                        const T* const x_from = x_tile;
+                        const int64_t x_step = inner.stride[2][0];
                         for (int64_t r = 0; r < step; r++) {
-                            x_tile = x_side + inner.offset(2, i + r);
-                            for (int64_t g = 0; g < MANY; g += GROUP) {
-                                sum_N_now = sum_N_lanes + g;
-                                group(j + g, std::true_type());
-                            }
+                            x_tile = x_from + r * x_step;
+                            sum_N_now = sum_N_lanes;
+                            group(j, many);
                         }
                         std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
+                        x_tile = x_from;
                     };
                     int64_t j = 0;
                     if constexpr (ACROSS) {
-                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                        for (; sided && j < groups; j += GROUP) round(j, Whole());
+                        for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                            sum_N_now = sum_N_part.now + j;
+                            group(j, Several());
+                        }
                     }
                     for (; j < groups; j += GROUP) {
                         sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
-                        group(j, std::true_type());
+                        group(j, Whole());
                     }
                     if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) sum_N_part.next(step, 32);
                     else sum_N_part.next(sum_N_held, count, 2048);
@@ -568,18 +583,19 @@ void topk_mask_run(
                         [[maybe_unused]] int64_t index_N_tile[LANES];
                         if (!ACROSS) lanes.positions(1, first, count, index_N_tile, filled);
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                            [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
                             int32_t* reach_N_total_now = ACROSS ? reach_N_total_part.now + j : reach_N_total_held;
-                            [[maybe_unused]] int32_t reach_N_total_given[GROUP];
+                            [[maybe_unused]] int32_t reach_N_total_given[OF];
 #pragma omp simd
-                            for (int l = 0; l < GROUP; l++) {
+                            for (int l = 0; l < OF; l++) {
                                 const F x = F(x_tile[j + l]);
                                 const int64_t index_N = ACROSS ? index_N_at : index_N_tile[j + l];
                                 const F cutoff_N = ACROSS ? cutoff_N_rows[j + l] : cutoff_N_now_row;
                                 const bool t0 = ACROSS ? t0_rows[j + l] : t0_now_row;
                                 const int64_t reach_N_probe = ACROSS ? reach_N_probe_rows[j + l] : reach_N_probe_now_row;
                                 const int32_t t1 = (index_N <= reach_N_probe) ? int32_t((x == cutoff_N) || (std::isnan(x) && t0)) : 0;
-                                if constexpr (decltype(whole)::value) reach_N_total_now[l] = reach_N_total_combine(reach_N_total_now[l], int32_t(t1));
+                                if constexpr (decltype(whole)::value > 0) reach_N_total_now[l] = reach_N_total_combine(reach_N_total_now[l], int32_t(t1));
                                 else reach_N_total_given[l] = int32_t(t1);
                             }
                             if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -588,9 +604,13 @@ void topk_mask_run(
                             }
                         };
                         const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        int64_t j = 0;
+                        if constexpr (ACROSS) {
+                            for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
+                        }
+                        for (; j < groups; j += GROUP) group(j, Whole());
                         if constexpr (!ACROSS) {
-                            if (groups < count) group(groups, std::false_type());
+                            if (groups < count) group(groups, Rest());
                         }
                         if constexpr (ACROSS) reach_N_total_part.next(1, 32);
                         else reach_N_total_part.next(reach_N_total_held, count, 2048);
@@ -643,13 +663,14 @@ void topk_mask_run(
                     const T* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[2] : i) : nullptr;
                     const T* y_next = y_ahead ? y_ahead + (along && !dense ? place.offset[0] : i) : nullptr;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; l < GROUP; l += 16) {
+                        constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                        [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        for (int l = 0; l < OF; l += 16) {
                             if (x_next) __builtin_prefetch(x_next + j + l);
                             if (y_next) __builtin_prefetch(y_next + j + l, 1);
                         }
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
+                        for (int l = 0; l < OF; l++) {
                             const F x = F(x_tile[j + l]);
                             const int64_t index_N = ACROSS ? index_N_at : index_N_tile[j + l];
                             const F cutoff_N = ACROSS ? cutoff_N_rows[j + l] : cutoff_N_now_row;
@@ -664,9 +685,13 @@ void topk_mask_run(
                         }
                     };
                     const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                    for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                    int64_t j = 0;
+                    if constexpr (ACROSS) {
+                        for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
+                    }
+                    for (; j < groups; j += GROUP) group(j, Whole());
                     if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (groups < count) group(groups, Rest());
                     }
                     if (!y_place) lanes.store(0, y_from, first, count, y_buffer);
                     if (along && !dense) place.next(count);

@@ -210,13 +210,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     const T identity;
     const int64_t used;  // lanes
     const Combine combine;
-    alignas(LARGE ? alignof(T) : 64) T small[LARGE ? 1 : 8 * W];
+    alignas(64) T small[8 * (LARGE ? 64 : W)];
     std::unique_ptr<T[]> large;
     T* now;
     int64_t steps = 0, parts = 0;
 
     Pairwise(T start, int64_t lanes, Combine with)
-        : identity(start), used(lanes), combine(with), large(LARGE ? new T[size_t(8 * used)] : nullptr), now(LARGE ? large.get() : small) {
+        : identity(start), used(lanes), combine(with), large(used > 64 ? new T[size_t(8 * used)] : nullptr), now(large ? large.get() : small) {
         restart();
     }
     T* waiting(int d) { return now + (d + 1) * used; }
@@ -301,6 +301,9 @@ void whiten_y_run(
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr bool ONCE = decltype(once)::value;  // whether it is so long that the reading of a peak makes the sums about it as well
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
+        using Several = std::integral_constant<int64_t, 4 * GROUP>;
+        using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<6>& lanes = ACROSS ? rows : inner;
@@ -361,7 +364,7 @@ void whiten_y_run(
                     const bool dense = !ACROSS && x_dense;
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
-                    const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && x_side;
+                    const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                     typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
@@ -376,12 +379,13 @@ void whiten_y_run(
                             lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
                         float* sum_B_S_now = sum_B_S_held;
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                            [[maybe_unused]] float sum_B_S_given[GROUP];
+                            constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                            [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                            [[maybe_unused]] float sum_B_S_given[OF];
 #pragma omp simd
-                            for (int l = 0; l < GROUP; l++) {
+                            for (int l = 0; l < OF; l++) {
                                 const float x = float(x_tile[j + l]);
-                                if constexpr (decltype(whole)::value) sum_B_S_now[l] = sum_B_S_combine(sum_B_S_now[l], float(x));
+                                if constexpr (decltype(whole)::value > 0) sum_B_S_now[l] = sum_B_S_combine(sum_B_S_now[l], float(x));
                                 else sum_B_S_given[l] = float(x);
                             }
                             if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -394,26 +398,31 @@ void whiten_y_run(
                             constexpr int64_t MANY = decltype(many)::value;
                             float sum_B_S_lanes[MANY];
                             std::copy_n(sum_B_S_part.now + j, MANY, sum_B_S_lanes);
+                            const float* const x_from = x_tile;
+                            const int64_t x_step = inner.stride[5][0];
                             for (int64_t r = 0; r < step; r++) {
-                                x_tile = x_side + inner.offset(5, i + r);
-                                for (int64_t g = 0; g < MANY; g += GROUP) {
-                                    sum_B_S_now = sum_B_S_lanes + g;
-                                    group(j + g, std::true_type());
-                                }
+                                x_tile = x_from + r * x_step;
+                                sum_B_S_now = sum_B_S_lanes;
+                                group(j, many);
                             }
                             std::copy_n(sum_B_S_lanes, MANY, sum_B_S_part.now + j);
+                            x_tile = x_from;
                         };
                         int64_t j = 0;
                         if constexpr (ACROSS) {
-                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                            for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                            for (; sided && j < groups; j += GROUP) round(j, Whole());
+                            for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                                sum_B_S_now = sum_B_S_part.now + j;
+                                group(j, Several());
+                            }
                         }
                         for (; j < groups; j += GROUP) {
                             sum_B_S_now = ACROSS ? sum_B_S_part.now + j : sum_B_S_held;
-                            group(j, std::true_type());
+                            group(j, Whole());
                         }
                         if constexpr (!ACROSS) {
-                            if (groups < count) group(groups, std::false_type());
+                            if (groups < count) group(groups, Rest());
                         }
                         if constexpr (ACROSS) sum_B_S_part.next(step, 32);
                         else sum_B_S_part.next(sum_B_S_held, count, 2048);
@@ -448,7 +457,7 @@ void whiten_y_run(
                     const bool dense = !ACROSS && x_dense;
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
-                    const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && x_side;
+                    const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                     const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[5][inner.rank - 1] == 1));
                     const float* const x_ahead = x_asks ? x + rows.offset(5, row + 1) : nullptr;
@@ -467,18 +476,19 @@ void whiten_y_run(
                         const float* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[5] : i) : nullptr;
                         float* sum_B_S__now = sum_B_S__held;
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                            for (int l = 0; l < GROUP; l += 16) {
+                            constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                            [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                            for (int l = 0; l < OF; l += 16) {
                                 if (x_next) __builtin_prefetch(x_next + j + l);
                             }
-                            [[maybe_unused]] float sum_B_S__given[GROUP];
+                            [[maybe_unused]] float sum_B_S__given[OF];
 #pragma omp simd
-                            for (int l = 0; l < GROUP; l++) {
+                            for (int l = 0; l < OF; l++) {
                                 const float x = float(x_tile[j + l]);
                                 const float mu = ACROSS ? mu_rows[j + l] : mu_now_row;
                                 // c = x - mu
                                 const float c = x - mu;
-                                if constexpr (decltype(whole)::value) sum_B_S__now[l] = sum_B_S__combine(sum_B_S__now[l], float(c * c));
+                                if constexpr (decltype(whole)::value > 0) sum_B_S__now[l] = sum_B_S__combine(sum_B_S__now[l], float(c * c));
                                 else sum_B_S__given[l] = float(c * c);
                             }
                             if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -491,26 +501,31 @@ void whiten_y_run(
                             constexpr int64_t MANY = decltype(many)::value;
                             float sum_B_S__lanes[MANY];
                             std::copy_n(sum_B_S__part.now + j, MANY, sum_B_S__lanes);
+                            const float* const x_from = x_tile;
+                            const int64_t x_step = inner.stride[5][0];
                             for (int64_t r = 0; r < step; r++) {
-                                x_tile = x_side + inner.offset(5, i + r);
-                                for (int64_t g = 0; g < MANY; g += GROUP) {
-                                    sum_B_S__now = sum_B_S__lanes + g;
-                                    group(j + g, std::true_type());
-                                }
+                                x_tile = x_from + r * x_step;
+                                sum_B_S__now = sum_B_S__lanes;
+                                group(j, many);
                             }
                             std::copy_n(sum_B_S__lanes, MANY, sum_B_S__part.now + j);
+                            x_tile = x_from;
                         };
                         int64_t j = 0;
                         if constexpr (ACROSS) {
-                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                            for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                            for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                            for (; sided && j < groups; j += GROUP) round(j, Whole());
+                            for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                                sum_B_S__now = sum_B_S__part.now + j;
+                                group(j, Several());
+                            }
                         }
                         for (; j < groups; j += GROUP) {
                             sum_B_S__now = ACROSS ? sum_B_S__part.now + j : sum_B_S__held;
-                            group(j, std::true_type());
+                            group(j, Whole());
                         }
                         if constexpr (!ACROSS) {
-                            if (groups < count) group(groups, std::false_type());
+                            if (groups < count) group(groups, Rest());
                         }
                         if constexpr (ACROSS) sum_B_S__part.next(step, 32);
                         else sum_B_S__part.next(sum_B_S__held, count, 2048);
@@ -579,13 +594,14 @@ void whiten_y_run(
                         const float* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[5] : i) : nullptr;
                         const float* y_next = y_ahead ? y_ahead + (along && !dense ? place.offset[4] : i) : nullptr;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                            for (int l = 0; l < GROUP; l += 16) {
+                            constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                            [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                            for (int l = 0; l < OF; l += 16) {
                                 if (x_next) __builtin_prefetch(x_next + j + l);
                                 if (y_next) __builtin_prefetch(y_next + j + l, 1);
                             }
 #pragma omp simd
-                            for (int l = 0; l < GROUP; l++) {
+                            for (int l = 0; l < OF; l++) {
                                 const float x = float(x_tile[j + l]);
                                 const float scale = ACROSS ? scale_rows[j + l] : scale_now_row;
                                 const float mu = ACROSS ? mu_rows[j + l] : mu_now_row;
@@ -598,9 +614,13 @@ void whiten_y_run(
                             }
                         };
                         const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        int64_t j = 0;
+                        if constexpr (ACROSS) {
+                            for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
+                        }
+                        for (; j < groups; j += GROUP) group(j, Whole());
                         if constexpr (!ACROSS) {
-                            if (groups < count) group(groups, std::false_type());
+                            if (groups < count) group(groups, Rest());
                         }
                         if (!y_place) lanes.store(4, y_from, first, count, y_buffer);
                         if (along && !dense) place.next(count);
@@ -659,12 +679,13 @@ void whiten_y_run(
                         float sum_B_S_held[GROUP];
                         std::fill_n(sum_B_S_held, GROUP, 0.0f);
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                            [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
                             [[maybe_unused]] float sum_B_S_given[GROUP];
 #pragma omp simd
-                            for (int l = 0; l < GROUP; l++) {
+                            for (int l = 0; l < OF; l++) {
                                 const float x = float(x_tile[j + l]);
-                                if constexpr (decltype(whole)::value) sum_B_S_held[l] = sum_B_S_combine(sum_B_S_held[l], float(x));
+                                if constexpr (decltype(whole)::value > 0) sum_B_S_held[l] = sum_B_S_combine(sum_B_S_held[l], float(x));
                                 else sum_B_S_given[l] = float(x);
                             }
                             if constexpr (!decltype(whole)::value) {
@@ -672,9 +693,13 @@ void whiten_y_run(
                             }
                         };
                         const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        int64_t j = 0;
+                        if constexpr (ACROSS) {
+                            for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
+                        }
+                        for (; j < groups; j += GROUP) group(j, Whole());
                         if constexpr (!ACROSS) {
-                            if (groups < count) group(groups, std::false_type());
+                            if (groups < count) group(groups, Rest());
                         }
                         const float sum_B_S_top = folded<GROUP>(sum_B_S_held, sum_B_S_combine);
                         const float sqsum_B_S_count_top = float(count);
@@ -685,15 +710,15 @@ void whiten_y_run(
 #pragma omp simd
                             for (int l = 0; l < GROUP; l++) {
                                 const float x = float(x_tile[j + l]);
-                                if constexpr (decltype(whole)::value) sqsum_B_S_held[l] = sqsum_B_S_combine(sqsum_B_S_held[l], float(squared(x - centre(sum_B_S_top, sqsum_B_S_count_top))));
+                                if constexpr (decltype(whole)::value > 0) sqsum_B_S_held[l] = sqsum_B_S_combine(sqsum_B_S_held[l], float(squared(x - centre(sum_B_S_top, sqsum_B_S_count_top))));
                                 else sqsum_B_S_given[l] = float(squared(x - centre(sum_B_S_top, sqsum_B_S_count_top)));
                             }
                             if constexpr (!decltype(whole)::value) {
                                 for (int l = 0; l < GROUP; l++) sqsum_B_S_held[l] = sqsum_B_S_combine(sqsum_B_S_held[l], l < left ? sqsum_B_S_given[l] : 0.0f);
                             }
                         };
-                        for (int64_t j = 0; j < groups; j += GROUP) around(j, std::true_type());
-                        if (groups < count) around(groups, std::false_type());
+                        for (int64_t j = 0; j < groups; j += GROUP) around(j, Whole());
+                        if (groups < count) around(groups, Rest());
                         const float sqsum_B_S_top = folded<GROUP>(sqsum_B_S_held, sqsum_B_S_combine);
                         sum_B_S_part.now[0] = sum_B_S_join(sum_B_S_part.now[0], {sum_B_S_top, sqsum_B_S_count_top, sqsum_B_S_top});
                         sum_B_S_part.next(count, 2048);
@@ -760,9 +785,10 @@ void whiten_y_run(
                             lanes.dense(4, y_from, first, count, filled);
                         float* y_tile = y_place ? y_place : y_buffer;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
-                            [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
+                            constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                            [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
 #pragma omp simd
-                            for (int l = 0; l < GROUP; l++) {
+                            for (int l = 0; l < OF; l++) {
                                 const float x = float(x_tile[j + l]);
                                 const float scale = ACROSS ? scale_rows[j + l] : scale_now_row;
                                 const float mu = ACROSS ? mu_rows[j + l] : mu_now_row;
@@ -775,9 +801,13 @@ void whiten_y_run(
                             }
                         };
                         const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
-                        for (int64_t j = 0; j < groups; j += GROUP) group(j, std::true_type());
+                        int64_t j = 0;
+                        if constexpr (ACROSS) {
+                            for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
+                        }
+                        for (; j < groups; j += GROUP) group(j, Whole());
                         if constexpr (!ACROSS) {
-                            if (groups < count) group(groups, std::false_type());
+                            if (groups < count) group(groups, Rest());
                         }
                         if (!y_place) lanes.store(4, y_from, first, count, y_buffer);
                         if (along && !dense) place.next(count);
@@ -802,6 +832,9 @@ void whiten_sum_S_kept_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
+        using Several = std::integral_constant<int64_t, 4 * GROUP>;
+        using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<4>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
@@ -851,7 +884,7 @@ void whiten_sum_S_kept_run(
                 const bool dense = !ACROSS && x_dense;
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
-                const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && x_side;
+                const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                 const float* const x_ahead = x_dense ? x_row + 4096 / sizeof(float) : nullptr;  // a page on: the processor's own guesses end with one
                 typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
@@ -868,19 +901,20 @@ void whiten_sum_S_kept_run(
                     const float* x_next = x_ahead ? x_ahead + i : nullptr;
                     float* sum_S_now = sum_S_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; l < GROUP; l += 16) {
+                        constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                        [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        for (int l = 0; l < OF; l += 16) {
                             if (x_next) __builtin_prefetch(x_next + j + l);
                         }
-                        [[maybe_unused]] float sum_S_given[GROUP];
+                        [[maybe_unused]] float sum_S_given[OF];
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
+                        for (int l = 0; l < OF; l++) {
                             const float x = float(x_tile[j + l]);
                             const float mu_kept = ACROSS ? mu_kept_rows[j + l] : mu_kept_now_row;
                             const float inv_kept = ACROSS ? inv_kept_rows[j + l] : inv_kept_now_row;
                             // c = x - mu
                             const float c = x - mu_kept;
-                            if constexpr (decltype(whole)::value) sum_S_now[l] = sum_S_combine(sum_S_now[l], float(std::fabs(c * inv_kept)));
+                            if constexpr (decltype(whole)::value > 0) sum_S_now[l] = sum_S_combine(sum_S_now[l], float(std::fabs(c * inv_kept)));
                             else sum_S_given[l] = float(std::fabs(c * inv_kept));
                         }
                         if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -893,26 +927,31 @@ void whiten_sum_S_kept_run(
                         constexpr int64_t MANY = decltype(many)::value;
                         float sum_S_lanes[MANY];
                         std::copy_n(sum_S_part.now + j, MANY, sum_S_lanes);
+                        const float* const x_from = x_tile;
+                        const int64_t x_step = inner.stride[3][0];
                         for (int64_t r = 0; r < step; r++) {
-                            x_tile = x_side + inner.offset(3, i + r);
-                            for (int64_t g = 0; g < MANY; g += GROUP) {
-                                sum_S_now = sum_S_lanes + g;
-                                group(j + g, std::true_type());
-                            }
+                            x_tile = x_from + r * x_step;
+                            sum_S_now = sum_S_lanes;
+                            group(j, many);
                         }
                         std::copy_n(sum_S_lanes, MANY, sum_S_part.now + j);
+                        x_tile = x_from;
                     };
                     int64_t j = 0;
                     if constexpr (ACROSS) {
-                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                        for (; sided && j < groups; j += GROUP) round(j, Whole());
+                        for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                            sum_S_now = sum_S_part.now + j;
+                            group(j, Several());
+                        }
                     }
                     for (; j < groups; j += GROUP) {
                         sum_S_now = ACROSS ? sum_S_part.now + j : sum_S_held;
-                        group(j, std::true_type());
+                        group(j, Whole());
                     }
                     if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) sum_S_part.next(step, 32);
                     else sum_S_part.next(sum_S_held, count, 2048);
@@ -948,6 +987,9 @@ void whiten_far_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
+        using Several = std::integral_constant<int64_t, 4 * GROUP>;
+        using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<3>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
@@ -977,7 +1019,7 @@ void whiten_far_run(
                 const bool dense = !ACROSS && sum_S_kept_dense;
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
-                const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && sum_S_kept_side;
+                const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && sum_S_kept_side;
                 typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
@@ -992,13 +1034,14 @@ void whiten_far_run(
                         lanes.load(2, ACROSS ? sum_S_kept + inner.offset(2, i) : sum_S_kept_row, first, count, sum_S_kept_buffer, filled);
                     float* far_now = far_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        [[maybe_unused]] float far_given[GROUP];
+                        constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                        [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        [[maybe_unused]] float far_given[OF];
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
+                        for (int l = 0; l < OF; l++) {
                             const float sum_S_kept = float(sum_S_kept_tile[j + l]);
                             // far = max[B, C](sum[S](abs(c * inv)))
-                            if constexpr (decltype(whole)::value) far_now[l] = far_combine(far_now[l], float(sum_S_kept));
+                            if constexpr (decltype(whole)::value > 0) far_now[l] = far_combine(far_now[l], float(sum_S_kept));
                             else far_given[l] = float(sum_S_kept);
                         }
                         if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -1011,26 +1054,31 @@ void whiten_far_run(
                         constexpr int64_t MANY = decltype(many)::value;
                         float far_lanes[MANY];
                         std::copy_n(far_part.now + j, MANY, far_lanes);
+                        const float* const sum_S_kept_from = sum_S_kept_tile;
+                        const int64_t sum_S_kept_step = inner.stride[2][0];
                         for (int64_t r = 0; r < step; r++) {
-                            sum_S_kept_tile = sum_S_kept_side + inner.offset(2, i + r);
-                            for (int64_t g = 0; g < MANY; g += GROUP) {
-                                far_now = far_lanes + g;
-                                group(j + g, std::true_type());
-                            }
+                            sum_S_kept_tile = sum_S_kept_from + r * sum_S_kept_step;
+                            far_now = far_lanes;
+                            group(j, many);
                         }
                         std::copy_n(far_lanes, MANY, far_part.now + j);
+                        sum_S_kept_tile = sum_S_kept_from;
                     };
                     int64_t j = 0;
                     if constexpr (ACROSS) {
-                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                        for (; sided && j < groups; j += GROUP) round(j, Whole());
+                        for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                            far_now = far_part.now + j;
+                            group(j, Several());
+                        }
                     }
                     for (; j < groups; j += GROUP) {
                         far_now = ACROSS ? far_part.now + j : far_held;
-                        group(j, std::true_type());
+                        group(j, Whole());
                     }
                     if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) far_part.next(step, 32);
                     else far_part.next(far_held, count, 2048);
@@ -1070,6 +1118,9 @@ void whiten_kinds_run(
     const auto run = [&](auto mode) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
+        using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
+        using Several = std::integral_constant<int64_t, 4 * GROUP>;
+        using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<3>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
@@ -1110,7 +1161,7 @@ void whiten_kinds_run(
                 const bool dense = !ACROSS && x_dense;
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
-                const bool sided = ACROSS && width <= int64_t(64 * sizeof(float)) && x_side;
+                const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                 const float* const x_ahead = x_dense ? x_row + 4096 / sizeof(float) : nullptr;  // a page on: the processor's own guesses end with one
                 typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
@@ -1127,17 +1178,18 @@ void whiten_kinds_run(
                     const float* x_next = x_ahead ? x_ahead + i : nullptr;
                     int64_t* kinds_now = kinds_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
-                        [[maybe_unused]] const int left = decltype(whole)::value ? GROUP : int(count - j);
-                        for (int l = 0; l < GROUP; l += 16) {
+                        constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
+                        [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        for (int l = 0; l < OF; l += 16) {
                             if (x_next) __builtin_prefetch(x_next + j + l);
                         }
-                        [[maybe_unused]] int64_t kinds_given[GROUP];
+                        [[maybe_unused]] int64_t kinds_given[OF];
 #pragma omp simd
-                        for (int l = 0; l < GROUP; l++) {
+                        for (int l = 0; l < OF; l++) {
                             const float x = float(x_tile[j + l]);
                             const float far_kept = ACROSS ? far_kept_rows[j + l] : far_kept_now_row;
                             // kinds = sum[C, S](x > far)
-                            if constexpr (decltype(whole)::value) kinds_now[l] = kinds_combine(kinds_now[l], int64_t(int64_t(x > far_kept)));
+                            if constexpr (decltype(whole)::value > 0) kinds_now[l] = kinds_combine(kinds_now[l], int64_t(int64_t(x > far_kept)));
                             else kinds_given[l] = int64_t(int64_t(x > far_kept));
                         }
                         if constexpr (!decltype(whole)::value) {  // chosen apart: g++ computes what some lanes need alone one by one
@@ -1150,26 +1202,31 @@ void whiten_kinds_run(
                         constexpr int64_t MANY = decltype(many)::value;
                         int64_t kinds_lanes[MANY];
                         std::copy_n(kinds_part.now + j, MANY, kinds_lanes);
+                        const float* const x_from = x_tile;
+                        const int64_t x_step = inner.stride[2][0];
                         for (int64_t r = 0; r < step; r++) {
-                            x_tile = x_side + inner.offset(2, i + r);
-                            for (int64_t g = 0; g < MANY; g += GROUP) {
-                                kinds_now = kinds_lanes + g;
-                                group(j + g, std::true_type());
-                            }
+                            x_tile = x_from + r * x_step;
+                            kinds_now = kinds_lanes;
+                            group(j, many);
                         }
                         std::copy_n(kinds_lanes, MANY, kinds_part.now + j);
+                        x_tile = x_from;
                     };
                     int64_t j = 0;
                     if constexpr (ACROSS) {
-                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, std::integral_constant<int64_t, 4 * GROUP>());
-                        for (; sided && j < groups; j += GROUP) round(j, std::integral_constant<int64_t, GROUP>());
+                        for (; sided && j + 4 * GROUP <= groups; j += 4 * GROUP) round(j, Several());
+                        for (; sided && j < groups; j += GROUP) round(j, Whole());
+                        for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
+                            kinds_now = kinds_part.now + j;
+                            group(j, Several());
+                        }
                     }
                     for (; j < groups; j += GROUP) {
                         kinds_now = ACROSS ? kinds_part.now + j : kinds_held;
-                        group(j, std::true_type());
+                        group(j, Whole());
                     }
                     if constexpr (!ACROSS) {
-                        if (groups < count) group(groups, std::false_type());
+                        if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) kinds_part.next(step, 32);
                     else kinds_part.next(kinds_held, count, 2048);
