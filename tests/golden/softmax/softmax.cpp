@@ -257,10 +257,16 @@ template <int K> struct Loop {
         return rank > 0;
     }
     // How many elements to take at once: as many as lie together, where those are whole groups.
-    int64_t span(int64_t most) const {
+    int64_t span(int64_t most, int64_t least = 64) const {
         int64_t span = most;
-        while (rank > 1 && span >= 64 && size[rank - 1] % span != 0) span /= 2;
-        return span >= 64 ? span : most;
+        while (rank > 1 && span >= least && size[rank - 1] % span != 0) span /= 2;
+        return span >= least ? span : most;
+    }
+    // How many rows of n elements to take side by side: a short run of them, else as many of one.  Fewer than 64 are not worth a round of
+    // their own where they have few elements: then more are copied together.
+    int64_t together(int64_t most, int64_t n) const {
+        const int64_t least = n < 16 ? 64 : 16, run = rank > 1 ? size[rank - 1] : most;
+        return 0 < run && run < 64 && run % least == 0 ? run : span(most, least);
     }
     // Whether what is taken at once lies in one run of every operand.
     bool spans(int64_t span) const { return rank > 1 && size[rank - 1] % span == 0; }
@@ -441,7 +447,7 @@ void softmax_run(
         constexpr int64_t SHORT = 4 * TILE;  // elements up to which these values lie on the stack
         const Loop<2>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
-        const int64_t wide = ACROSS ? rows.span(WIDTH) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
+        const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
