@@ -190,7 +190,7 @@ def test_a_column_is_the_same_alone_and_among_others(n: int, dtype: torch.dtype)
         assert ((y.double() - exact).abs() <= roundings * 2.0**-24 * most + unit * exact.abs()).all()
 
 
-@pytest.mark.parametrize("c, s", [*((8, s) for s in (1, 49, 64, 96, 128, 512)), (1, 5), (1, 65), (1, 1000), (2, 2048), (1, 5000)])
+@pytest.mark.parametrize("c, s", [*((8, s) for s in (1, 49, 64, 96, 128, 512)), (1, 5), (1, 65), (1, 1000), (2, 2048), (1, 5000), (5, 16384)])
 def test_rows_of_several_runs_are_those_of_one(c: int, s: int) -> None:
     """A row whose parameters step otherwise than its elements, or stand still, has the numbers of one whose parameters are spread out."""
     text = "f(x: T[B, G, C, S], w: T[G, C{0}], b: T[G, C{0}]) -> (y: T[B, G, C, S], m: T32[C, S], t: T32[B, G])\n\n"

@@ -202,6 +202,8 @@ BUGS = (
         LASTING + "test_a_value_is_the_same_wherever_it_waits"),
     bug("the next row is not sent for where a value waits (CUDA)", "templates/cuda/functions/lasting.cu", "of.put(walk, c, k);", "",
         "tests/cuda/test_cuda_persistent.py::test_rows_that_share_nothing_follow_one_another"),
+    bug("several runs have the value of the first (C++)", "templates/cpp/rows.cpp.jinja", "{{ t.compute }}({{ t.name }}_row[place.offset[{{ u.position[t.name] }}]]);",
+        "{{ t.compute }}(*{{ t.name }}_tile);", CPP_OWN + "test_rows_of_several_runs_are_those_of_one"),
     bug("lanes pair up with the wrong neighbour (CUDA)", "templates/cuda/library/kgen_partials.cuh", "for (int apart = 1; apart < LANES; apart *= 2) {\n            Words<Part> words(part);",
         "for (int apart = 2; apart < LANES; apart *= 2) {\n            Words<Part> words(part);", EMULATED + "test_rows_are_reduced_whoever_takes_them"),
     bug("a block writes what another's row is (CUDA)", "templates/cuda/library/kgen_walk.cuh", "return inside && lane == 0 && (!CLUSTER", "return lane == 0 && (!CLUSTER",

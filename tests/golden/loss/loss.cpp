@@ -262,11 +262,21 @@ template <int K> struct Loop {
     int64_t offset(int k, int64_t i) const {
         if (rank == 1) return i * stride[k][0];
         int64_t found = 0;
-        for (int d = rank - 1; d >= 0; d--) {
+        for (int d = rank - 1; d > 0; d--) {
             found += i % size[d] * stride[k][d];
             i /= size[d];
         }
-        return found;
+        return rank == 0 ? 0 : found + i * stride[k][0];
+    }
+    // Of every operand.
+    void offsets(int64_t i, int64_t (&found)[K]) const {
+        for (int k = 0; k < K; k++) found[k] = 0;
+        for (int d = rank - 1; d > 0; d--) {
+            const int64_t at = i % size[d];
+            for (int k = 0; k < K; k++) found[k] += at * stride[k][d];
+            i /= size[d];
+        }
+        for (int k = 0; k < K && rank > 0; k++) found[k] += i * stride[k][0];
     }
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
@@ -500,16 +510,18 @@ void loss_l_run(
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t V = V_given;
             [[maybe_unused]] const int64_t ignore = ignore_given;
+            int64_t begin[8];  // of the row in each operand
+            rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
-            [[maybe_unused]] const T* x_row = x + (ACROSS ? 0 : rows.offset(7, row));
+            [[maybe_unused]] const T* x_row = x + begin[7];
             [[maybe_unused]] const T* x_side = ACROSS ? rows.dense(7, x, row, width, padded) : nullptr;
-            [[maybe_unused]] const int64_t* t_row = t + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] const int64_t* t_row = t + begin[0];
             [[maybe_unused]] const int64_t* t_side = ACROSS ? rows.dense(0, t, row, width, padded) : nullptr;
-            [[maybe_unused]] float* l_row = l_ + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] float* l_row = l_ + begin[1];
             [[maybe_unused]] float* l_side = ACROSS ? rows.dense(1, l_, row, width, padded) : nullptr;
-            [[maybe_unused]] int32_t* of_row = of + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] int32_t* of_row = of + begin[2];
             [[maybe_unused]] int32_t* of_side = ACROSS ? rows.dense(2, of, row, width, padded) : nullptr;
-            [[maybe_unused]] F* l_kept_row = l_kept + (ACROSS ? 0 : rows.offset(3, row));
+            [[maybe_unused]] F* l_kept_row = l_kept + begin[3];
             [[maybe_unused]] F* l_kept_side = ACROSS ? rows.dense(3, l_kept, row, width, padded) : nullptr;
             if constexpr (!ONCE) {
                 int64_t t_held[WIDTH];
@@ -572,9 +584,7 @@ void loss_l_run(
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                             [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                            for (int l = 0; l < OF; l += 16) {
-                                if (x_next) __builtin_prefetch(x_next + j + l);
-                            }
+                            for (int l = 0; x_next && l < OF; l += 64 / sizeof(T)) __builtin_prefetch(x_next + j + l);
                             [[maybe_unused]] F max_V_given[OF];
 #pragma omp simd
                             for (int l = 0; l < OF; l++) {
@@ -611,7 +621,7 @@ void loss_l_run(
                                 group(j, Several());
                             }
                         }
-                        for (; j < groups; j += GROUP) {
+    for (; j < groups; j += GROUP) {
                             max_V_now = ACROSS ? max_V_part.now + j : max_V_held;
                             group(j, Whole());
                         }
@@ -665,9 +675,7 @@ void loss_l_run(
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                             [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                            for (int l = 0; l < OF; l += 16) {
-                                if (x_next) __builtin_prefetch(x_next + j + l);
-                            }
+                            for (int l = 0; x_next && l < OF; l += 64 / sizeof(T)) __builtin_prefetch(x_next + j + l);
                             [[maybe_unused]] F sum_V_given[OF];
 #pragma omp simd
                             for (int l = 0; l < OF; l++) {
@@ -705,7 +713,7 @@ void loss_l_run(
                                 group(j, Several());
                             }
                         }
-                        for (; j < groups; j += GROUP) {
+    for (; j < groups; j += GROUP) {
                             sum_V_now = ACROSS ? sum_V_part.now + j : sum_V_held;
                             group(j, Whole());
                         }
@@ -921,14 +929,16 @@ void loss_scaled_run(
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t V = V_given;
+            int64_t begin[6];  // of the row in each operand
+            rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
-            [[maybe_unused]] const float* weight_row = weight + (ACROSS ? 0 : rows.offset(5, row));
+            [[maybe_unused]] const float* weight_row = weight + begin[5];
             [[maybe_unused]] const float* weight_side = ACROSS ? rows.dense(5, weight, row, width, padded) : nullptr;
-            [[maybe_unused]] const int64_t* best_row = best + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] const int64_t* best_row = best + begin[0];
             [[maybe_unused]] const int64_t* best_side = ACROSS ? rows.dense(0, best, row, width, padded) : nullptr;
-            [[maybe_unused]] float* scaled_row = scaled + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] float* scaled_row = scaled + begin[1];
             [[maybe_unused]] float* scaled_side = ACROSS ? rows.dense(1, scaled, row, width, padded) : nullptr;
-            [[maybe_unused]] float* beside_row = beside + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] float* beside_row = beside + begin[2];
             [[maybe_unused]] float* beside_side = ACROSS ? rows.dense(2, beside, row, width, padded) : nullptr;
             int64_t best_held[WIDTH];
             const int64_t* best_here = ACROSS ? rows.load(0, best, row, width, best_held, padded) : best_row;
@@ -1006,7 +1016,7 @@ void loss_scaled_run(
                             group(j, Several());
                         }
                     }
-                    for (; j < groups; j += GROUP) {
+for (; j < groups; j += GROUP) {
                         sum_V_now = ACROSS ? sum_V_part.now + j : sum_V_held;
                         group(j, Whole());
                     }
@@ -1130,10 +1140,12 @@ void loss_sum_D_kept_run(
         const auto sum_D_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            int64_t begin[2];  // of the row in each operand
+            rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
-            [[maybe_unused]] const T* table_row = table + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] const T* table_row = table + begin[1];
             [[maybe_unused]] const T* table_side = ACROSS ? rows.dense(1, table, row, width, padded) : nullptr;
-            [[maybe_unused]] F* sum_D_kept_row = sum_D_kept + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] F* sum_D_kept_row = sum_D_kept + begin[0];
             [[maybe_unused]] F* sum_D_kept_side = ACROSS ? rows.dense(0, sum_D_kept, row, width, padded) : nullptr;
             Parts<F, WIDTH> sum_D_parts(segments, width);
             parallel(apart, segments, [&](int64_t s) {
@@ -1163,9 +1175,7 @@ void loss_sum_D_kept_run(
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                         [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                        for (int l = 0; l < OF; l += 16) {
-                            if (table_next) __builtin_prefetch(table_next + j + l);
-                        }
+                        for (int l = 0; table_next && l < OF; l += 64 / sizeof(T)) __builtin_prefetch(table_next + j + l);
                         [[maybe_unused]] F sum_D_given[OF];
 #pragma omp simd
                         for (int l = 0; l < OF; l++) {
@@ -1202,7 +1212,7 @@ void loss_sum_D_kept_run(
                             group(j, Several());
                         }
                     }
-                    for (; j < groups; j += GROUP) {
+for (; j < groups; j += GROUP) {
                         sum_D_now = ACROSS ? sum_D_part.now + j : sum_D_held;
                         group(j, Whole());
                     }
@@ -1261,10 +1271,12 @@ void loss_m_run(
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const F leading = leading_given;
+            int64_t begin[2];  // of the row in each operand
+            rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
-            [[maybe_unused]] const F* l_kept_row = l_kept + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] const F* l_kept_row = l_kept + begin[1];
             [[maybe_unused]] const F* l_kept_side = ACROSS ? rows.dense(1, l_kept, row, width, padded) : nullptr;
-            [[maybe_unused]] float* m_row = m + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] float* m_row = m + begin[0];
             [[maybe_unused]] float* m_side = ACROSS ? rows.dense(0, m, row, width, padded) : nullptr;
             Parts<F, WIDTH> sum_all_parts(segments, width);
             parallel(apart, segments, [&](int64_t s) {
@@ -1328,7 +1340,7 @@ void loss_m_run(
                             group(j, Several());
                         }
                     }
-                    for (; j < groups; j += GROUP) {
+for (; j < groups; j += GROUP) {
                         sum_all_now = ACROSS ? sum_all_part.now + j : sum_all_held;
                         group(j, Whole());
                     }
@@ -1389,10 +1401,12 @@ void loss_e_run(
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t V = V_given;
+            int64_t begin[3];  // of the row in each operand
+            rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
-            [[maybe_unused]] const int64_t* t_row = t + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] const int64_t* t_row = t + begin[2];
             [[maybe_unused]] const int64_t* t_side = ACROSS ? rows.dense(2, t, row, width, padded) : nullptr;
-            [[maybe_unused]] bf16* e_row = e + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] bf16* e_row = e + begin[0];
             [[maybe_unused]] bf16* e_side = ACROSS ? rows.dense(0, e, row, width, padded) : nullptr;
             int64_t t_held[WIDTH];
             const int64_t* t_here = ACROSS ? rows.load(2, t, row, width, t_held, padded) : t_row;
@@ -1442,10 +1456,12 @@ void loss_column_run(
         [[maybe_unused]] const bool column_dense = !ACROSS && inner.neighbours(0);
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            int64_t begin[3];  // of the row in each operand
+            rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
-            [[maybe_unused]] const int64_t* other_row = other + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] const int64_t* other_row = other + begin[2];
             [[maybe_unused]] const int64_t* other_side = ACROSS ? rows.dense(2, other, row, width, padded) : nullptr;
-            [[maybe_unused]] int32_t* column_row = column + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] int32_t* column_row = column + begin[0];
             [[maybe_unused]] int32_t* column_side = ACROSS ? rows.dense(0, column, row, width, padded) : nullptr;
             int64_t other_held[WIDTH];
             const int64_t* other_here = ACROSS ? rows.load(2, other, row, width, other_held, padded) : other_row;
@@ -1501,14 +1517,16 @@ void loss_share_run(
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t V = V_given;
+            int64_t begin[5];  // of the row in each operand
+            rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
-            [[maybe_unused]] const T* table_row = table + (ACROSS ? 0 : rows.offset(4, row));
+            [[maybe_unused]] const T* table_row = table + begin[4];
             [[maybe_unused]] const T* table_side = ACROSS ? rows.dense(4, table, row, width, padded) : nullptr;
-            [[maybe_unused]] const int64_t* other_row = other + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] const int64_t* other_row = other + begin[0];
             [[maybe_unused]] const int64_t* other_side = ACROSS ? rows.dense(0, other, row, width, padded) : nullptr;
-            [[maybe_unused]] const F* sum_D_kept_row = sum_D_kept + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] const F* sum_D_kept_row = sum_D_kept + begin[1];
             [[maybe_unused]] const F* sum_D_kept_side = ACROSS ? rows.dense(1, sum_D_kept, row, width, padded) : nullptr;
-            [[maybe_unused]] T* share_row = share + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] T* share_row = share + begin[2];
             [[maybe_unused]] T* share_side = ACROSS ? rows.dense(2, share, row, width, padded) : nullptr;
             T table_held[WIDTH];
             const T* table_here = ACROSS ? rows.load(4, table, row, width, table_held, padded) : table_row;

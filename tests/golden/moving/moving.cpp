@@ -114,11 +114,21 @@ template <int K> struct Loop {
     int64_t offset(int k, int64_t i) const {
         if (rank == 1) return i * stride[k][0];
         int64_t found = 0;
-        for (int d = rank - 1; d >= 0; d--) {
+        for (int d = rank - 1; d > 0; d--) {
             found += i % size[d] * stride[k][d];
             i /= size[d];
         }
-        return found;
+        return rank == 0 ? 0 : found + i * stride[k][0];
+    }
+    // Of every operand.
+    void offsets(int64_t i, int64_t (&found)[K]) const {
+        for (int k = 0; k < K; k++) found[k] = 0;
+        for (int d = rank - 1; d > 0; d--) {
+            const int64_t at = i % size[d];
+            for (int k = 0; k < K; k++) found[k] += at * stride[k][d];
+            i /= size[d];
+        }
+        for (int k = 0; k < K && rank > 0; k++) found[k] += i * stride[k][0];
     }
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
@@ -338,14 +348,16 @@ void moving_run_run(
         const auto high_combine = [](float first, float next) { return float(maximum(first, next)); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            int64_t begin[4];  // of the row in each operand
+            rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
-            [[maybe_unused]] const float* x_row = x + (ACROSS ? 0 : rows.offset(3, row));
+            [[maybe_unused]] const float* x_row = x + begin[3];
             [[maybe_unused]] const float* x_side = ACROSS ? rows.dense(3, x, row, width, padded) : nullptr;
-            [[maybe_unused]] float* run_row = run_ + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] float* run_row = run_ + begin[0];
             [[maybe_unused]] float* run_side = ACROSS ? rows.dense(0, run_, row, width, padded) : nullptr;
-            [[maybe_unused]] float* last_row = last + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] float* last_row = last + begin[1];
             [[maybe_unused]] float* last_side = ACROSS ? rows.dense(1, last, row, width, padded) : nullptr;
-            [[maybe_unused]] float* high_row = high + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] float* high_row = high + begin[2];
             [[maybe_unused]] float* high_side = ACROSS ? rows.dense(2, high, row, width, padded) : nullptr;
             float run_held[WIDTH];
             const float* run_here = ACROSS ? rows.load(0, run_, row, width, run_held, padded) : run_row;
@@ -420,7 +432,7 @@ void moving_run_run(
                             group(j, Several());
                         }
                     }
-                    for (; j < groups; j += GROUP) {
+for (; j < groups; j += GROUP) {
                         low_now = ACROSS ? low_part.now + j : low_held;
                         group(j, Whole());
                     }
@@ -466,9 +478,7 @@ void moving_run_run(
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                         [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                        for (int l = 0; l < OF; l += 16) {
-                            if (x_next) __builtin_prefetch(x_next + j + l);
-                        }
+                        for (int l = 0; x_next && l < OF; l += 64 / sizeof(float)) __builtin_prefetch(x_next + j + l);
                         [[maybe_unused]] float sum_N_given[OF];
 #pragma omp simd
                         for (int l = 0; l < OF; l++) {
@@ -506,7 +516,7 @@ void moving_run_run(
                             group(j, Several());
                         }
                     }
-                    for (; j < groups; j += GROUP) {
+for (; j < groups; j += GROUP) {
                         sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                         group(j, Whole());
                     }
@@ -560,9 +570,7 @@ void moving_run_run(
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                         [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                        for (int l = 0; l < OF; l += 16) {
-                            if (x_next) __builtin_prefetch(x_next + j + l);
-                        }
+                        for (int l = 0; x_next && l < OF; l += 64 / sizeof(float)) __builtin_prefetch(x_next + j + l);
                         [[maybe_unused]] float high_given[OF];
 #pragma omp simd
                         for (int l = 0; l < OF; l++) {
@@ -601,7 +609,7 @@ void moving_run_run(
                             group(j, Several());
                         }
                     }
-                    for (; j < groups; j += GROUP) {
+for (; j < groups; j += GROUP) {
                         high_now = ACROSS ? high_part.now + j : high_held;
                         group(j, Whole());
                     }
@@ -670,10 +678,12 @@ void moving_moving_kernel_run(
         const auto moving_kernel_combine = [](float first, float next) { return float(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            int64_t begin[2];  // of the row in each operand
+            rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
-            [[maybe_unused]] const float* x_row = x + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] const float* x_row = x + begin[1];
             [[maybe_unused]] const float* x_side = ACROSS ? rows.dense(1, x, row, width, padded) : nullptr;
-            [[maybe_unused]] float* moving_kernel_row = moving_kernel + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] float* moving_kernel_row = moving_kernel + begin[0];
             [[maybe_unused]] float* moving_kernel_side = ACROSS ? rows.dense(0, moving_kernel, row, width, padded) : nullptr;
             Parts<float, WIDTH> moving_kernel_parts(segments, width);
             parallel(apart, segments, [&](int64_t s) {
@@ -703,9 +713,7 @@ void moving_moving_kernel_run(
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                         [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                        for (int l = 0; l < OF; l += 16) {
-                            if (x_next) __builtin_prefetch(x_next + j + l);
-                        }
+                        for (int l = 0; x_next && l < OF; l += 64 / sizeof(float)) __builtin_prefetch(x_next + j + l);
                         [[maybe_unused]] float moving_kernel_given[OF];
 #pragma omp simd
                         for (int l = 0; l < OF; l++) {
@@ -743,7 +751,7 @@ void moving_moving_kernel_run(
                             group(j, Several());
                         }
                     }
-                    for (; j < groups; j += GROUP) {
+for (; j < groups; j += GROUP) {
                         moving_kernel_now = ACROSS ? moving_kernel_part.now + j : moving_kernel_held;
                         group(j, Whole());
                     }

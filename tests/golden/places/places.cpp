@@ -146,11 +146,21 @@ template <int K> struct Loop {
     int64_t offset(int k, int64_t i) const {
         if (rank == 1) return i * stride[k][0];
         int64_t found = 0;
-        for (int d = rank - 1; d >= 0; d--) {
+        for (int d = rank - 1; d > 0; d--) {
             found += i % size[d] * stride[k][d];
             i /= size[d];
         }
-        return found;
+        return rank == 0 ? 0 : found + i * stride[k][0];
+    }
+    // Of every operand.
+    void offsets(int64_t i, int64_t (&found)[K]) const {
+        for (int k = 0; k < K; k++) found[k] = 0;
+        for (int d = rank - 1; d > 0; d--) {
+            const int64_t at = i % size[d];
+            for (int k = 0; k < K; k++) found[k] += at * stride[k][d];
+            i /= size[d];
+        }
+        for (int k = 0; k < K && rank > 0; k++) found[k] += i * stride[k][0];
     }
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
@@ -484,38 +494,40 @@ void places_i_run(
         const auto spread_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            int64_t begin[17];  // of the row in each operand
+            rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
-            [[maybe_unused]] const T* x_row = x + (ACROSS ? 0 : rows.offset(16, row));
+            [[maybe_unused]] const T* x_row = x + begin[16];
             [[maybe_unused]] const T* x_side = ACROSS ? rows.dense(16, x, row, width, padded) : nullptr;
-            [[maybe_unused]] const int16_t* k_row = k + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] const int16_t* k_row = k + begin[0];
             [[maybe_unused]] const int16_t* k_side = ACROSS ? rows.dense(0, k, row, width, padded) : nullptr;
-            [[maybe_unused]] const uint8_t* h_row = h + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] const uint8_t* h_row = h + begin[1];
             [[maybe_unused]] const uint8_t* h_side = ACROSS ? rows.dense(1, h, row, width, padded) : nullptr;
-            [[maybe_unused]] const bool* flag_row = flag + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] const bool* flag_row = flag + begin[2];
             [[maybe_unused]] const bool* flag_side = ACROSS ? rows.dense(2, flag, row, width, padded) : nullptr;
-            [[maybe_unused]] int64_t* i_row = i_ + (ACROSS ? 0 : rows.offset(3, row));
+            [[maybe_unused]] int64_t* i_row = i_ + begin[3];
             [[maybe_unused]] int64_t* i_side = ACROSS ? rows.dense(3, i_, row, width, padded) : nullptr;
-            [[maybe_unused]] int64_t* j_row = j_ + (ACROSS ? 0 : rows.offset(4, row));
+            [[maybe_unused]] int64_t* j_row = j_ + begin[4];
             [[maybe_unused]] int64_t* j_side = ACROSS ? rows.dense(4, j_, row, width, padded) : nullptr;
-            [[maybe_unused]] int64_t* at_row = at + (ACROSS ? 0 : rows.offset(5, row));
+            [[maybe_unused]] int64_t* at_row = at + begin[5];
             [[maybe_unused]] int64_t* at_side = ACROSS ? rows.dense(5, at, row, width, padded) : nullptr;
-            [[maybe_unused]] int16_t* least_row = least + (ACROSS ? 0 : rows.offset(6, row));
+            [[maybe_unused]] int16_t* least_row = least + begin[6];
             [[maybe_unused]] int16_t* least_side = ACROSS ? rows.dense(6, least, row, width, padded) : nullptr;
-            [[maybe_unused]] uint8_t* most_row = most_ + (ACROSS ? 0 : rows.offset(7, row));
+            [[maybe_unused]] uint8_t* most_row = most_ + begin[7];
             [[maybe_unused]] uint8_t* most_side = ACROSS ? rows.dense(7, most_, row, width, padded) : nullptr;
-            [[maybe_unused]] int64_t* deep_row = deep + (ACROSS ? 0 : rows.offset(8, row));
+            [[maybe_unused]] int64_t* deep_row = deep + begin[8];
             [[maybe_unused]] int64_t* deep_side = ACROSS ? rows.dense(8, deep, row, width, padded) : nullptr;
-            [[maybe_unused]] bool* every_row = every + (ACROSS ? 0 : rows.offset(9, row));
+            [[maybe_unused]] bool* every_row = every + begin[9];
             [[maybe_unused]] bool* every_side = ACROSS ? rows.dense(9, every, row, width, padded) : nullptr;
-            [[maybe_unused]] bool* some_row = some + (ACROSS ? 0 : rows.offset(10, row));
+            [[maybe_unused]] bool* some_row = some + begin[10];
             [[maybe_unused]] bool* some_side = ACROSS ? rows.dense(10, some, row, width, padded) : nullptr;
-            [[maybe_unused]] int64_t* total_row = total + (ACROSS ? 0 : rows.offset(11, row));
+            [[maybe_unused]] int64_t* total_row = total + begin[11];
             [[maybe_unused]] int64_t* total_side = ACROSS ? rows.dense(11, total, row, width, padded) : nullptr;
-            [[maybe_unused]] int64_t* times_row = times + (ACROSS ? 0 : rows.offset(12, row));
+            [[maybe_unused]] int64_t* times_row = times + begin[12];
             [[maybe_unused]] int64_t* times_side = ACROSS ? rows.dense(12, times, row, width, padded) : nullptr;
-            [[maybe_unused]] float* product_row = product + (ACROSS ? 0 : rows.offset(13, row));
+            [[maybe_unused]] float* product_row = product + begin[13];
             [[maybe_unused]] float* product_side = ACROSS ? rows.dense(13, product, row, width, padded) : nullptr;
-            [[maybe_unused]] float* spread_row = spread + (ACROSS ? 0 : rows.offset(14, row));
+            [[maybe_unused]] float* spread_row = spread + begin[14];
             [[maybe_unused]] float* spread_side = ACROSS ? rows.dense(14, spread, row, width, padded) : nullptr;
             Parts<Found<F>, WIDTH> i_parts(segments, width);
             Parts<Found<int16_t>, WIDTH> j_parts(segments, width);
@@ -610,12 +622,10 @@ void places_i_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                         [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                        for (int l = 0; l < OF; l += 16) {
-                            if (x_next) __builtin_prefetch(x_next + j + l);
-                            if (k_next) __builtin_prefetch(k_next + j + l);
-                            if (h_next) __builtin_prefetch(h_next + j + l);
-                            if (flag_next) __builtin_prefetch(flag_next + j + l);
-                        }
+                        for (int l = 0; x_next && l < OF; l += 64 / sizeof(T)) __builtin_prefetch(x_next + j + l);
+                        for (int l = 0; k_next && l < OF; l += 64 / sizeof(int16_t)) __builtin_prefetch(k_next + j + l);
+                        for (int l = 0; h_next && l < OF; l += 64 / sizeof(uint8_t)) __builtin_prefetch(h_next + j + l);
+                        for (int l = 0; flag_next && l < OF; l += 64 / sizeof(bool)) __builtin_prefetch(flag_next + j + l);
                         [[maybe_unused]] F i_given[OF];
                         [[maybe_unused]] int16_t j_given[OF];
                         [[maybe_unused]] int64_t at_given[OF];
@@ -882,12 +892,10 @@ void places_i_run(
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                         [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                        for (int l = 0; l < OF; l += 16) {
-                            if (x_next) __builtin_prefetch(x_next + j + l);
-                            if (k_next) __builtin_prefetch(k_next + j + l);
-                            if (h_next) __builtin_prefetch(h_next + j + l);
-                            if (flag_next) __builtin_prefetch(flag_next + j + l);
-                        }
+                        for (int l = 0; x_next && l < OF; l += 64 / sizeof(T)) __builtin_prefetch(x_next + j + l);
+                        for (int l = 0; k_next && l < OF; l += 64 / sizeof(int16_t)) __builtin_prefetch(k_next + j + l);
+                        for (int l = 0; h_next && l < OF; l += 64 / sizeof(uint8_t)) __builtin_prefetch(h_next + j + l);
+                        for (int l = 0; flag_next && l < OF; l += 64 / sizeof(bool)) __builtin_prefetch(flag_next + j + l);
                         [[maybe_unused]] F spread_given[OF];
 #pragma omp simd
                         for (int l = 0; l < OF; l++) {
@@ -927,7 +935,7 @@ void places_i_run(
                             group(j, Several());
                         }
                     }
-                    for (; j < groups; j += GROUP) {
+for (; j < groups; j += GROUP) {
                         spread_now = ACROSS ? spread_part.now + j : spread_held;
                         group(j, Whole());
                     }
@@ -1045,10 +1053,12 @@ void places_first_run(
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t N = N_given;
+            int64_t begin[4];  // of the row in each operand
+            rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
-            [[maybe_unused]] const T* x_row = x + (ACROSS ? 0 : rows.offset(3, row));
+            [[maybe_unused]] const T* x_row = x + begin[3];
             [[maybe_unused]] const T* x_side = ACROSS ? rows.dense(3, x, row, width, padded) : nullptr;
-            [[maybe_unused]] int64_t* first_row = first_ + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] int64_t* first_row = first_ + begin[0];
             [[maybe_unused]] int64_t* first_side = ACROSS ? rows.dense(0, first_, row, width, padded) : nullptr;
             Parts<Found<F>, WIDTH> first_parts(segments, width);
             parallel(apart, segments, [&](int64_t s) {

@@ -241,11 +241,21 @@ template <int K> struct Loop {
     int64_t offset(int k, int64_t i) const {
         if (rank == 1) return i * stride[k][0];
         int64_t found = 0;
-        for (int d = rank - 1; d >= 0; d--) {
+        for (int d = rank - 1; d > 0; d--) {
             found += i % size[d] * stride[k][d];
             i /= size[d];
         }
-        return found;
+        return rank == 0 ? 0 : found + i * stride[k][0];
+    }
+    // Of every operand.
+    void offsets(int64_t i, int64_t (&found)[K]) const {
+        for (int k = 0; k < K; k++) found[k] = 0;
+        for (int d = rank - 1; d > 0; d--) {
+            const int64_t at = i % size[d];
+            for (int k = 0; k < K; k++) found[k] += at * stride[k][d];
+            i /= size[d];
+        }
+        for (int k = 0; k < K && rank > 0; k++) found[k] += i * stride[k][0];
     }
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
@@ -460,10 +470,12 @@ void softmax_run(
         const auto sum_N_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            int64_t begin[2];  // of the row in each operand
+            rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
-            [[maybe_unused]] const T* x_row = x + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] const T* x_row = x + begin[1];
             [[maybe_unused]] const T* x_side = ACROSS ? rows.dense(1, x, row, width, padded) : nullptr;
-            [[maybe_unused]] T* y_row = y + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] T* y_row = y + begin[0];
             [[maybe_unused]] T* y_side = ACROSS ? rows.dense(0, y, row, width, padded) : nullptr;
             if constexpr (!ONCE) {
                 Parts<F, WIDTH> max_N_parts(segments, width);
@@ -528,7 +540,7 @@ void softmax_run(
                                 group(j, Several());
                             }
                         }
-                        for (; j < groups; j += GROUP) {
+    for (; j < groups; j += GROUP) {
                             max_N_now = ACROSS ? max_N_part.now + j : max_N_held;
                             group(j, Whole());
                         }
@@ -577,9 +589,7 @@ void softmax_run(
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                             [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                            for (int l = 0; l < OF; l += 16) {
-                                if (x_next) __builtin_prefetch(x_next + j + l);
-                            }
+                            for (int l = 0; x_next && l < OF; l += 64 / sizeof(T)) __builtin_prefetch(x_next + j + l);
                             [[maybe_unused]] F sum_N_given[OF];
 #pragma omp simd
                             for (int l = 0; l < OF; l++) {
@@ -620,7 +630,7 @@ void softmax_run(
                                 group(j, Several());
                             }
                         }
-                        for (; j < groups; j += GROUP) {
+    for (; j < groups; j += GROUP) {
                             sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                             group(j, Whole());
                         }
@@ -672,10 +682,8 @@ void softmax_run(
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                             [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                            for (int l = 0; l < OF; l += 16) {
-                                if (x_next) __builtin_prefetch(x_next + j + l);
-                                if (y_next) __builtin_prefetch(y_next + j + l, 1);
-                            }
+                            for (int l = 0; x_next && l < OF; l += 64 / sizeof(T)) __builtin_prefetch(x_next + j + l);
+                            for (int l = 0; y_next && l < OF; l += 64 / sizeof(T)) __builtin_prefetch(y_next + j + l, 1);
 #pragma omp simd
                             for (int l = 0; l < OF; l++) {
                                 const F x = F(x_tile[j + l]);

@@ -158,11 +158,21 @@ template <int K> struct Loop {
     int64_t offset(int k, int64_t i) const {
         if (rank == 1) return i * stride[k][0];
         int64_t found = 0;
-        for (int d = rank - 1; d >= 0; d--) {
+        for (int d = rank - 1; d > 0; d--) {
             found += i % size[d] * stride[k][d];
             i /= size[d];
         }
-        return found;
+        return rank == 0 ? 0 : found + i * stride[k][0];
+    }
+    // Of every operand.
+    void offsets(int64_t i, int64_t (&found)[K]) const {
+        for (int k = 0; k < K; k++) found[k] = 0;
+        for (int d = rank - 1; d > 0; d--) {
+            const int64_t at = i % size[d];
+            for (int k = 0; k < K; k++) found[k] += at * stride[k][d];
+            i /= size[d];
+        }
+        for (int k = 0; k < K && rank > 0; k++) found[k] += i * stride[k][0];
     }
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
@@ -394,16 +404,18 @@ void steps_run(
             [[maybe_unused]] const T lr_f32 = lr_f32_given;
             [[maybe_unused]] const F decay = decay_given;
             [[maybe_unused]] const f16 decay_f16 = decay_f16_given;
+            int64_t begin[7];  // of the row in each operand
+            rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
-            [[maybe_unused]] T* p_row = p + (ACROSS ? 0 : rows.offset(6, row));
+            [[maybe_unused]] T* p_row = p + begin[6];
             [[maybe_unused]] T* p_side = ACROSS ? rows.dense(6, p, row, width, padded) : nullptr;
-            [[maybe_unused]] const U* g_row = g + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] const U* g_row = g + begin[0];
             [[maybe_unused]] const U* g_side = ACROSS ? rows.dense(0, g, row, width, padded) : nullptr;
-            [[maybe_unused]] float* s_row = s_ + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] float* s_row = s_ + begin[1];
             [[maybe_unused]] float* s_side = ACROSS ? rows.dense(1, s_, row, width, padded) : nullptr;
-            [[maybe_unused]] F* seen_row = seen + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] F* seen_row = seen + begin[2];
             [[maybe_unused]] F* seen_side = ACROSS ? rows.dense(2, seen, row, width, padded) : nullptr;
-            [[maybe_unused]] U* n_row = n_ + (ACROSS ? 0 : rows.offset(3, row));
+            [[maybe_unused]] U* n_row = n_ + begin[3];
             [[maybe_unused]] U* n_side = ACROSS ? rows.dense(3, n_, row, width, padded) : nullptr;
             float s_held[WIDTH];
             const float* s_here = ACROSS ? rows.load(1, s_, row, width, s_held, padded) : s_row;
@@ -461,9 +473,7 @@ void steps_run(
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                         [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                        for (int l = 0; l < OF; l += 16) {
-                            if (g_next) __builtin_prefetch(g_next + j + l);
-                        }
+                        for (int l = 0; g_next && l < OF; l += 64 / sizeof(U)) __builtin_prefetch(g_next + j + l);
                         [[maybe_unused]] G sum_N_given[OF];
 #pragma omp simd
                         for (int l = 0; l < OF; l++) {
@@ -500,7 +510,7 @@ void steps_run(
                             group(j, Several());
                         }
                     }
-                    for (; j < groups; j += GROUP) {
+for (; j < groups; j += GROUP) {
                         sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                         group(j, Whole());
                     }
@@ -595,10 +605,8 @@ void steps_run(
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                         [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                        for (int l = 0; l < OF; l += 16) {
-                            if (p_next) __builtin_prefetch(p_next + j + l, 1);
-                            if (g_next) __builtin_prefetch(g_next + j + l);
-                        }
+                        for (int l = 0; p_next && l < OF; l += 64 / sizeof(T)) __builtin_prefetch(p_next + j + l, 1);
+                        for (int l = 0; g_next && l < OF; l += 64 / sizeof(U)) __builtin_prefetch(g_next + j + l);
 #pragma omp simd
                         for (int l = 0; l < OF; l++) {
                             const F p = F(p_tile[j + l]);

@@ -109,11 +109,21 @@ template <int K> struct Loop {
     int64_t offset(int k, int64_t i) const {
         if (rank == 1) return i * stride[k][0];
         int64_t found = 0;
-        for (int d = rank - 1; d >= 0; d--) {
+        for (int d = rank - 1; d > 0; d--) {
             found += i % size[d] * stride[k][d];
             i /= size[d];
         }
-        return found;
+        return rank == 0 ? 0 : found + i * stride[k][0];
+    }
+    // Of every operand.
+    void offsets(int64_t i, int64_t (&found)[K]) const {
+        for (int k = 0; k < K; k++) found[k] = 0;
+        for (int d = rank - 1; d > 0; d--) {
+            const int64_t at = i % size[d];
+            for (int k = 0; k < K; k++) found[k] += at * stride[k][d];
+            i /= size[d];
+        }
+        for (int k = 0; k < K && rank > 0; k++) found[k] += i * stride[k][0];
     }
     // The last operand's step from one element to the next.
     int64_t step() const { return rank == 0 ? 1 : std::llabs(stride[K - 1][rank - 1]); }
@@ -332,18 +342,20 @@ void whiten_y_run(
             [[maybe_unused]] const float eps = eps_given;
             [[maybe_unused]] const float s1 = s1_given;
             [[maybe_unused]] const float rate = rate_given;
+            int64_t begin[6];  // of the row in each operand
+            rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
-            [[maybe_unused]] const float* x_row = x + (ACROSS ? 0 : rows.offset(5, row));
+            [[maybe_unused]] const float* x_row = x + begin[5];
             [[maybe_unused]] const float* x_side = ACROSS ? rows.dense(5, x, row, width, padded) : nullptr;
-            [[maybe_unused]] float* run_row = run_ + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] float* run_row = run_ + begin[0];
             [[maybe_unused]] float* run_side = ACROSS ? rows.dense(0, run_, row, width, padded) : nullptr;
-            [[maybe_unused]] const float* scale_row = scale + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] const float* scale_row = scale + begin[1];
             [[maybe_unused]] const float* scale_side = ACROSS ? rows.dense(1, scale, row, width, padded) : nullptr;
-            [[maybe_unused]] float* mu_kept_row = mu_kept + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] float* mu_kept_row = mu_kept + begin[2];
             [[maybe_unused]] float* mu_kept_side = ACROSS ? rows.dense(2, mu_kept, row, width, padded) : nullptr;
-            [[maybe_unused]] float* inv_kept_row = inv_kept + (ACROSS ? 0 : rows.offset(3, row));
+            [[maybe_unused]] float* inv_kept_row = inv_kept + begin[3];
             [[maybe_unused]] float* inv_kept_side = ACROSS ? rows.dense(3, inv_kept, row, width, padded) : nullptr;
-            [[maybe_unused]] float* y_row = y + (ACROSS ? 0 : rows.offset(4, row));
+            [[maybe_unused]] float* y_row = y + begin[4];
             [[maybe_unused]] float* y_side = ACROSS ? rows.dense(4, y, row, width, padded) : nullptr;
             if constexpr (!ONCE) {
                 float run_held[WIDTH];
@@ -423,7 +435,7 @@ void whiten_y_run(
                                 group(j, Several());
                             }
                         }
-                        for (; j < groups; j += GROUP) {
+    for (; j < groups; j += GROUP) {
                             sum_B_S_now = ACROSS ? sum_B_S_part.now + j : sum_B_S_held;
                             group(j, Whole());
                         }
@@ -484,9 +496,7 @@ void whiten_y_run(
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                             [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                            for (int l = 0; l < OF; l += 16) {
-                                if (x_next) __builtin_prefetch(x_next + j + l);
-                            }
+                            for (int l = 0; x_next && l < OF; l += 64 / sizeof(float)) __builtin_prefetch(x_next + j + l);
                             [[maybe_unused]] float sum_B_S__given[OF];
 #pragma omp simd
                             for (int l = 0; l < OF; l++) {
@@ -526,7 +536,7 @@ void whiten_y_run(
                                 group(j, Several());
                             }
                         }
-                        for (; j < groups; j += GROUP) {
+    for (; j < groups; j += GROUP) {
                             sum_B_S__now = ACROSS ? sum_B_S__part.now + j : sum_B_S__held;
                             group(j, Whole());
                         }
@@ -602,10 +612,8 @@ void whiten_y_run(
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                             [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                            for (int l = 0; l < OF; l += 16) {
-                                if (x_next) __builtin_prefetch(x_next + j + l);
-                                if (y_next) __builtin_prefetch(y_next + j + l, 1);
-                            }
+                            for (int l = 0; x_next && l < OF; l += 64 / sizeof(float)) __builtin_prefetch(x_next + j + l);
+                            for (int l = 0; y_next && l < OF; l += 64 / sizeof(float)) __builtin_prefetch(y_next + j + l, 1);
 #pragma omp simd
                             for (int l = 0; l < OF; l++) {
                                 const float x = float(x_tile[j + l]);
@@ -855,14 +863,16 @@ void whiten_sum_S_kept_run(
         const auto sum_S_combine = [](float first, float next) { return float(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            int64_t begin[4];  // of the row in each operand
+            rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
-            [[maybe_unused]] const float* x_row = x + (ACROSS ? 0 : rows.offset(3, row));
+            [[maybe_unused]] const float* x_row = x + begin[3];
             [[maybe_unused]] const float* x_side = ACROSS ? rows.dense(3, x, row, width, padded) : nullptr;
-            [[maybe_unused]] const float* mu_kept_row = mu_kept + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] const float* mu_kept_row = mu_kept + begin[0];
             [[maybe_unused]] const float* mu_kept_side = ACROSS ? rows.dense(0, mu_kept, row, width, padded) : nullptr;
-            [[maybe_unused]] const float* inv_kept_row = inv_kept + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] const float* inv_kept_row = inv_kept + begin[1];
             [[maybe_unused]] const float* inv_kept_side = ACROSS ? rows.dense(1, inv_kept, row, width, padded) : nullptr;
-            [[maybe_unused]] float* sum_S_kept_row = sum_S_kept + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] float* sum_S_kept_row = sum_S_kept + begin[2];
             [[maybe_unused]] float* sum_S_kept_side = ACROSS ? rows.dense(2, sum_S_kept, row, width, padded) : nullptr;
             float mu_kept_held[WIDTH];
             const float* mu_kept_here = ACROSS ? rows.load(0, mu_kept, row, width, mu_kept_held, padded) : mu_kept_row;
@@ -909,9 +919,7 @@ void whiten_sum_S_kept_run(
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                         [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                        for (int l = 0; l < OF; l += 16) {
-                            if (x_next) __builtin_prefetch(x_next + j + l);
-                        }
+                        for (int l = 0; x_next && l < OF; l += 64 / sizeof(float)) __builtin_prefetch(x_next + j + l);
                         [[maybe_unused]] float sum_S_given[OF];
 #pragma omp simd
                         for (int l = 0; l < OF; l++) {
@@ -952,7 +960,7 @@ void whiten_sum_S_kept_run(
                             group(j, Several());
                         }
                     }
-                    for (; j < groups; j += GROUP) {
+for (; j < groups; j += GROUP) {
                         sum_S_now = ACROSS ? sum_S_part.now + j : sum_S_held;
                         group(j, Whole());
                     }
@@ -1009,12 +1017,14 @@ void whiten_far_run(
         const auto far_combine = [](float first, float next) { return float(maximum(first, next)); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            int64_t begin[3];  // of the row in each operand
+            rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
-            [[maybe_unused]] const float* sum_S_kept_row = sum_S_kept + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] const float* sum_S_kept_row = sum_S_kept + begin[2];
             [[maybe_unused]] const float* sum_S_kept_side = ACROSS ? rows.dense(2, sum_S_kept, row, width, padded) : nullptr;
-            [[maybe_unused]] float* far_row = far_ + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] float* far_row = far_ + begin[0];
             [[maybe_unused]] float* far_side = ACROSS ? rows.dense(0, far_, row, width, padded) : nullptr;
-            [[maybe_unused]] float* far_kept_row = far_kept + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] float* far_kept_row = far_kept + begin[1];
             [[maybe_unused]] float* far_kept_side = ACROSS ? rows.dense(1, far_kept, row, width, padded) : nullptr;
             Parts<float, WIDTH> far_parts(segments, width);
             parallel(apart, segments, [&](int64_t s) {
@@ -1079,7 +1089,7 @@ void whiten_far_run(
                             group(j, Several());
                         }
                     }
-                    for (; j < groups; j += GROUP) {
+for (; j < groups; j += GROUP) {
                         far_now = ACROSS ? far_part.now + j : far_held;
                         group(j, Whole());
                     }
@@ -1140,12 +1150,14 @@ void whiten_kinds_run(
         const auto kinds_combine = [](int64_t first, int64_t next) { return int64_t(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            int64_t begin[3];  // of the row in each operand
+            rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
-            [[maybe_unused]] const float* x_row = x + (ACROSS ? 0 : rows.offset(2, row));
+            [[maybe_unused]] const float* x_row = x + begin[2];
             [[maybe_unused]] const float* x_side = ACROSS ? rows.dense(2, x, row, width, padded) : nullptr;
-            [[maybe_unused]] const float* far_kept_row = far_kept + (ACROSS ? 0 : rows.offset(0, row));
+            [[maybe_unused]] const float* far_kept_row = far_kept + begin[0];
             [[maybe_unused]] const float* far_kept_side = ACROSS ? rows.dense(0, far_kept, row, width, padded) : nullptr;
-            [[maybe_unused]] int64_t* kinds_row = kinds + (ACROSS ? 0 : rows.offset(1, row));
+            [[maybe_unused]] int64_t* kinds_row = kinds + begin[1];
             [[maybe_unused]] int64_t* kinds_side = ACROSS ? rows.dense(1, kinds, row, width, padded) : nullptr;
             float far_kept_held[WIDTH];
             const float* far_kept_here = ACROSS ? rows.load(0, far_kept, row, width, far_kept_held, padded) : far_kept_row;
@@ -1186,9 +1198,7 @@ void whiten_kinds_run(
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                         [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                        for (int l = 0; l < OF; l += 16) {
-                            if (x_next) __builtin_prefetch(x_next + j + l);
-                        }
+                        for (int l = 0; x_next && l < OF; l += 64 / sizeof(float)) __builtin_prefetch(x_next + j + l);
                         [[maybe_unused]] int64_t kinds_given[OF];
 #pragma omp simd
                         for (int l = 0; l < OF; l++) {
@@ -1227,7 +1237,7 @@ void whiten_kinds_run(
                             group(j, Several());
                         }
                     }
-                    for (; j < groups; j += GROUP) {
+for (; j < groups; j += GROUP) {
                         kinds_now = ACROSS ? kinds_part.now + j : kinds_held;
                         group(j, Whole());
                     }
