@@ -15,9 +15,9 @@ from kgen.backends.base import Render
 from kgen.backends.cpp_partials import PeakView, peak_view
 from kgen.backends.moving import Peak, grouped
 from kgen.backends.text import Text, source, wrapped
-from kgen.backends.units import ORDER, Accumulator, Code, Gather, Given, RowUnit, Search, Statement, Tensor
+from kgen.backends.units import ORDER, Accumulator, Argument, Code, Gather, Given, RowUnit, Search, Statement, Tensor
 from kgen.monoids import MONOIDS
-from kgen.types import ELLIPSIS
+from kgen.types import DTYPES, ELLIPSIS
 
 if TYPE_CHECKING:
     from kgen.backends.cpp import Cpp
@@ -134,6 +134,32 @@ class RowsView(RowUnit):
         if c.peaks or any(a.place for a in c.carried):
             return []
         return [t for t in c.inputs if set(t.dims) & set(self.inner) and self.last not in t.dims]
+
+    def paired(self, c: PhaseView) -> str:
+        """The type of all that a reading reads and writes, if that may be bf16 and a group's elements may be gone through in any order:
+        where nothing depends on their places and nothing of theirs is kept; else ""."""
+        types = {t.type for t in (*c.inputs, *c.outputs)}
+        ordered = c.keeps or c.repeats or c.indices or c.gathers or c.peaks or any(a.place for a in c.carried)
+        if ordered or len(types) != 1 or not c.inputs:
+            return ""
+        (kind,) = types
+        return kind if kind == "bf16" or any(dict(bound).get(kind) == "bf16" for bound in self.bindings) else ""
+
+    @property
+    def words(self) -> bool:
+        """Whether some reading takes two neighbours of a word at a time."""
+        return any(self.paired(c) for c in (*self.phases, *self.once) if c.element)
+
+    @property
+    def any_bits(self) -> bool:
+        """Whether a NaN may come from operands of other types, so that it may have any bits; numbers of the call are seen to."""
+        return len({t.type for t in self.tensors if t.name not in self.writable}) > 1
+
+    @property
+    def floats(self) -> list[Argument]:
+        """The scalars that may be a NaN of any bits, where results are rounded by theirs."""
+        rounds = any(self.paired(c) and c.outputs for c in (*self.phases, *self.once))
+        return [x for x in self.scalars if rounds and DTYPES[x.kind].is_float]
 
     @property
     def room(self) -> tuple[Given, Tensor, list[Tensor]] | None:

@@ -202,3 +202,30 @@ def test_rows_of_several_runs_are_those_of_one(c: int, s: int) -> None:
     assert all(torch.equal(one, other) for one, other in zip(results, spread(x, *wide), strict=True))
     check(own, target="cpp", examples=4, sizes={"C": c, "S": s}, dtypes={"T": "f32"})  # of all layouts, within the derived bound
     assert own(x[:, :, :, :0], w, b)[0].shape == (4, 3, c, 0)
+
+
+@pytest.mark.parametrize("n", (64, 127, 1024, 70_001))
+def test_rows_of_16_bits_are_computed_as_those_of_32(n: int) -> None:
+    """Two neighbours of a word at a time: each result is that of its own element, whatever the layout."""
+    text = "f(x: T[B, N], w: T[N], a: float) -> (y: T[B, N], s: T32[B])\n\nc = (x - mean[N](x)) * w\ny = c * a\ns = sum[N](c * c)\n"
+    own = kgen.loads(text, "halves.k")
+    x, w = torch.randn(5, n).bfloat16(), torch.randn(n).bfloat16()
+    (y, s), (want, sums) = own(x, w, 0.37), own(x.float(), w.float(), 0.37)
+    off = (y.double() - want.double()).abs()
+    assert (off <= 2.0**-8 * want.abs() + 1e-5 * w.double().abs()).all() and torch.allclose(s, sums, rtol=1e-5)
+    apart = own(x.t().contiguous().t(), torch.stack([w, w], -1)[:, 0], 0.37, out=(torch.empty(5, 2 * n, dtype=x.dtype)[:, ::2], None))
+    assert ((apart[0].double() - want.double()).abs() <= 2.0**-8 * want.abs() + 1e-5 * w.double().abs()).all()
+
+
+def test_rows_of_16_bits_keep_every_nan_one() -> None:
+    """As maps do: of operands, of the call's numbers, and of operands of more bits."""
+    bits = torch.cat([torch.arange(0x7F81, 0x8000), torch.arange(0xFF81, 0x10000)]).to(torch.int32).to(torch.int16)
+    (every,) = struct.unpack("d", b"\xff" * 7 + b"\x7f")
+    x = bits.view(torch.bfloat16)[None].expand(3, -1).contiguous()
+    ordinary = torch.ones_like(x)
+    assert kgen.loads("f(x: T[B, N]) -> y: T[B, N]\n\ny = x - max[N](abs(x)) * 0\n")(x).isnan().all()
+    assert kgen.loads("f(x: T[B, N]) -> y: T[B, N]\n\ny = x if max[N](x) > 0 else -x\n")(x).isnan().all()
+    assert kgen.loads("f(x: T[B, N], a: float) -> y: T[B, N]\n\ny = a if sum[N](x) > 0 else x\n")(ordinary, every).isnan().all()
+    wide = torch.full((3,), 0x7FFFFFFF, dtype=torch.int32).view(torch.float32)
+    given = kgen.loads("f(x: T[B, N], a: f32[B]) -> y: T[B, N]\n\ny = a if sum[N](x) > 0 else x\n")
+    assert given(ordinary, wide).isnan().all() and given(ordinary, -wide).isnan().all()

@@ -54,6 +54,23 @@ struct bf16 {
     }
 };
 
+// Two neighbours in a word, as the bits of floats in which the lanes of a register widen and round them without moving them.
+inline uint32_t pair(const bf16* x) {
+    uint32_t two;
+    std::memcpy(&two, x, 4);
+    return two;
+}
+inline float lower(uint32_t two) { return from_bits(two << 16); }
+inline float upper(uint32_t two) { return from_bits(two & 0xffff0000); }
+inline uint32_t rounded(float x) {  // a NaN stays one: a bf16's and the processor's own have but zeros in the lower half
+    const uint32_t u = to_bits(x);
+    return u + 0x7fff + (u >> 16 & 1);
+}
+inline void put(bf16* y, float first, float second) {
+    const uint32_t two = rounded(first) >> 16 | (rounded(second) & 0xffff0000);
+    std::memcpy(y, &two, 4);
+}
+
 // What T is computed in: double for double, else float.
 template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, double> || ...), double, float>;
 
@@ -331,12 +348,28 @@ template <typename T, int64_t W> struct Parts {
     }
 };
 
+// N neighbours that are the halves of words: all lower ones, then all upper ones.
+template <int64_t N> inline void widened(const bf16* x, float* wide) {
+#pragma omp simd
+    for (int64_t l = 0; l < N / 2; l++) {
+        const uint32_t two = pair(x + 2 * l);
+        wide[l] = lower(two);
+        wide[l + N / 2] = upper(two);
+    }
+}
+template <int64_t N> inline void narrowed(const float* wide, bf16* y) {
+#pragma omp simd
+    for (int64_t l = 0; l < N / 2; l++) put(y + 2 * l, wide[l], wide[l + N / 2]);
+}
+
 template <typename T>
 void layernorm_run(
     int rank, int inner_rank, const int64_t* size, const T* x, const int64_t* x_stride,
     const T* w, const int64_t* w_stride, const T* b, const int64_t* b_stride, T* y, const int64_t* y_stride,
     compute<T> N_given, compute<T> eps_given) {
     using F = compute<T>;
+    if (N_given != N_given) N_given = NAN;  // which may have had any bits
+    if (eps_given != eps_given) eps_given = NAN;
     const int outer = rank - inner_rank;
     const Loop<4> rows(outer, size, {w_stride, b_stride, y_stride, x_stride});
     const Loop<4> inner(inner_rank, size + outer, {w_stride + outer, b_stride + outer, y_stride + outer, x_stride + outer});
@@ -403,10 +436,13 @@ void layernorm_run(
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                             [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                            constexpr bool PAIRS = !ACROSS && decltype(whole)::value > 0 && std::is_same_v<T, bf16>;  // as halves of words, the lower ones first
+                            [[maybe_unused]] F x_wide[OF];
+                            if constexpr (PAIRS) widened<OF>(x_tile + j, x_wide);
                             [[maybe_unused]] F sum_N_given[OF];
 #pragma omp simd
                             for (int l = 0; l < OF; l++) {
-                                const F x = F(x_tile[j + l]);
+                                const F x = PAIRS ? x_wide[l] : F(x_tile[j + l]);
                                 if constexpr (decltype(whole)::value > 0) sum_N_now[l] = sum_N_combine(sum_N_now[l], F(x));
                                 else sum_N_given[l] = F(x);
                             }
@@ -495,11 +531,14 @@ void layernorm_run(
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                             [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                            constexpr bool PAIRS = !ACROSS && decltype(whole)::value > 0 && std::is_same_v<T, bf16>;  // as halves of words, the lower ones first
+                            [[maybe_unused]] F x_wide[OF];
+                            if constexpr (PAIRS) widened<OF>(x_tile + j, x_wide);
                             for (int l = 0; x_next && l < OF; l += 64 / sizeof(T)) __builtin_prefetch(x_next + j + l);
                             [[maybe_unused]] F sum_N__given[OF];
 #pragma omp simd
                             for (int l = 0; l < OF; l++) {
-                                const F x = F(x_tile[j + l]);
+                                const F x = PAIRS ? x_wide[l] : F(x_tile[j + l]);
                                 const F mu = ACROSS ? mu_rows[j + l] : mu_now_row;
                                 // c = x - mu
                                 const F c = x - mu;
@@ -606,21 +645,31 @@ void layernorm_run(
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                             [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                            constexpr bool PAIRS = !ACROSS && decltype(whole)::value > 0 && std::is_same_v<T, bf16>;  // as halves of words, the lower ones first
+                            [[maybe_unused]] F x_wide[OF];
+                            if constexpr (PAIRS) widened<OF>(x_tile + j, x_wide);
+                            [[maybe_unused]] F w_wide[OF];
+                            if constexpr (PAIRS) widened<OF>(w_tile + j, w_wide);
+                            [[maybe_unused]] F b_wide[OF];
+                            if constexpr (PAIRS) widened<OF>(b_tile + j, b_wide);
+                            [[maybe_unused]] float y_wide[OF];
                             for (int l = 0; x_next && l < OF; l += 64 / sizeof(T)) __builtin_prefetch(x_next + j + l);
                             for (int l = 0; y_next && l < OF; l += 64 / sizeof(T)) __builtin_prefetch(y_next + j + l, 1);
 #pragma omp simd
                             for (int l = 0; l < OF; l++) {
-                                const F x = F(x_tile[j + l]);
-                                const F w = F(w_tile[j + l]);
-                                const F b = F(b_tile[j + l]);
+                                const F x = PAIRS ? x_wide[l] : F(x_tile[j + l]);
+                                const F w = PAIRS ? w_wide[l] : F(w_tile[j + l]);
+                                const F b = PAIRS ? b_wide[l] : F(b_tile[j + l]);
                                 const F mu = ACROSS ? mu_rows[j + l] : mu_now_row;
                                 const F rsqrt_row = ACROSS ? rsqrt_row_rows[j + l] : rsqrt_row_now_row;
                                 // c = x - mu
                                 const F c = x - mu;
                                 // y = c * rsqrt(mean[N](c^2) + eps) * w + b
                                 const F y = c * rsqrt_row * w + b;
-                                y_tile[j + l] = y;
+                                if constexpr (PAIRS) y_wide[l] = y;
+                                else y_tile[j + l] = y;
                             }
+                            if constexpr (PAIRS) narrowed<OF>(y_wide, y_tile + j);
                         };
                         const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
                         int64_t j = 0;
@@ -775,19 +824,29 @@ void layernorm_run(
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                             [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                            constexpr bool PAIRS = !ACROSS && decltype(whole)::value > 0 && std::is_same_v<T, bf16>;  // as halves of words, the lower ones first
+                            [[maybe_unused]] F x_wide[OF];
+                            if constexpr (PAIRS) widened<OF>(x_tile + j, x_wide);
+                            [[maybe_unused]] F w_wide[OF];
+                            if constexpr (PAIRS) widened<OF>(w_tile + j, w_wide);
+                            [[maybe_unused]] F b_wide[OF];
+                            if constexpr (PAIRS) widened<OF>(b_tile + j, b_wide);
+                            [[maybe_unused]] float y_wide[OF];
 #pragma omp simd
                             for (int l = 0; l < OF; l++) {
-                                const F x = F(x_tile[j + l]);
-                                const F w = F(w_tile[j + l]);
-                                const F b = F(b_tile[j + l]);
+                                const F x = PAIRS ? x_wide[l] : F(x_tile[j + l]);
+                                const F w = PAIRS ? w_wide[l] : F(w_tile[j + l]);
+                                const F b = PAIRS ? b_wide[l] : F(b_tile[j + l]);
                                 const F mu = ACROSS ? mu_rows[j + l] : mu_now_row;
                                 const F rsqrt_row = ACROSS ? rsqrt_row_rows[j + l] : rsqrt_row_now_row;
                                 // c = x - mu
                                 const F c = x - mu;
                                 // y = c * rsqrt(mean[N](c^2) + eps) * w + b
                                 const F y = c * rsqrt_row * w + b;
-                                y_tile[j + l] = y;
+                                if constexpr (PAIRS) y_wide[l] = y;
+                                else y_tile[j + l] = y;
                             }
+                            if constexpr (PAIRS) narrowed<OF>(y_wide, y_tile + j);
                         };
                         const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
                         int64_t j = 0;

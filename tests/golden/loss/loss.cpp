@@ -134,6 +134,23 @@ struct bf16 {
     void operator=(double x) { *this = round_odd(x); }
 };
 
+// Two neighbours in a word, as the bits of floats in which the lanes of a register widen and round them without moving them.
+inline uint32_t pair(const bf16* x) {
+    uint32_t two;
+    std::memcpy(&two, x, 4);
+    return two;
+}
+inline float lower(uint32_t two) { return from_bits(two << 16); }
+inline float upper(uint32_t two) { return from_bits(two & 0xffff0000); }
+inline uint32_t rounded(float x) {
+    const uint32_t u = to_bits(x);
+    return x != x ? 0x7fc00000 : u + 0x7fff + (u >> 16 & 1);
+}
+inline void put(bf16* y, float first, float second) {
+    const uint32_t two = rounded(first) >> 16 | (rounded(second) & 0xffff0000);
+    std::memcpy(y, &two, 4);
+}
+
 // What T is computed in: double for double, else float.
 template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, double> || ...), double, float>;
 
@@ -471,6 +488,20 @@ template <typename T> inline T gathered(const T* x, int64_t i, int64_t n, int64_
     return 0 <= i && i < n ? x[i * stride] : T{};
 }
 
+// N neighbours that are the halves of words: all lower ones, then all upper ones.
+template <int64_t N> inline void widened(const bf16* x, float* wide) {
+#pragma omp simd
+    for (int64_t l = 0; l < N / 2; l++) {
+        const uint32_t two = pair(x + 2 * l);
+        wide[l] = lower(two);
+        wide[l + N / 2] = upper(two);
+    }
+}
+template <int64_t N> inline void narrowed(const float* wide, bf16* y) {
+#pragma omp simd
+    for (int64_t l = 0; l < N / 2; l++) put(y + 2 * l, wide[l], wide[l + N / 2]);
+}
+
 template <typename T>
 void loss_l_run(
     int rank, int inner_rank, const int64_t* size, const T* x, const int64_t* x_stride,
@@ -584,11 +615,14 @@ void loss_l_run(
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                             [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                            constexpr bool PAIRS = !ACROSS && decltype(whole)::value > 0 && std::is_same_v<T, bf16>;  // as halves of words, the lower ones first
+                            [[maybe_unused]] F x_wide[OF];
+                            if constexpr (PAIRS) widened<OF>(x_tile + j, x_wide);
                             for (int l = 0; x_next && l < OF; l += 64 / sizeof(T)) __builtin_prefetch(x_next + j + l);
                             [[maybe_unused]] F max_V_given[OF];
 #pragma omp simd
                             for (int l = 0; l < OF; l++) {
-                                const F x = F(x_tile[j + l]);
+                                const F x = PAIRS ? x_wide[l] : F(x_tile[j + l]);
                                 if constexpr (decltype(whole)::value > 0) max_V_now[l] = max_V_combine(max_V_now[l], F(x));
                                 else max_V_given[l] = F(x);
                             }
@@ -675,11 +709,14 @@ void loss_l_run(
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                             [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                            constexpr bool PAIRS = !ACROSS && decltype(whole)::value > 0 && std::is_same_v<T, bf16>;  // as halves of words, the lower ones first
+                            [[maybe_unused]] F x_wide[OF];
+                            if constexpr (PAIRS) widened<OF>(x_tile + j, x_wide);
                             for (int l = 0; x_next && l < OF; l += 64 / sizeof(T)) __builtin_prefetch(x_next + j + l);
                             [[maybe_unused]] F sum_V_given[OF];
 #pragma omp simd
                             for (int l = 0; l < OF; l++) {
-                                const F x = F(x_tile[j + l]);
+                                const F x = PAIRS ? x_wide[l] : F(x_tile[j + l]);
                                 const F where_row = ACROSS ? where_row_rows[j + l] : where_row_now_row;
                                 if constexpr (decltype(whole)::value > 0) sum_V_now[l] = sum_V_combine(sum_V_now[l], F(exponential(x - where_row)));
                                 else sum_V_given[l] = F(exponential(x - where_row));
@@ -1175,11 +1212,14 @@ void loss_sum_D_kept_run(
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                         [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        constexpr bool PAIRS = !ACROSS && decltype(whole)::value > 0 && std::is_same_v<T, bf16>;  // as halves of words, the lower ones first
+                        [[maybe_unused]] F table_wide[OF];
+                        if constexpr (PAIRS) widened<OF>(table_tile + j, table_wide);
                         for (int l = 0; table_next && l < OF; l += 64 / sizeof(T)) __builtin_prefetch(table_next + j + l);
                         [[maybe_unused]] F sum_D_given[OF];
 #pragma omp simd
                         for (int l = 0; l < OF; l++) {
-                            const F table = F(table_tile[j + l]);
+                            const F table = PAIRS ? table_wide[l] : F(table_tile[j + l]);
                             if constexpr (decltype(whole)::value > 0) sum_D_now[l] = sum_D_combine(sum_D_now[l], F(table * table));
                             else sum_D_given[l] = F(table * table);
                         }

@@ -63,6 +63,23 @@ struct bf16 {
     }
 };
 
+// Two neighbours in a word, as the bits of floats in which the lanes of a register widen and round them without moving them.
+inline uint32_t pair(const bf16* x) {
+    uint32_t two;
+    std::memcpy(&two, x, 4);
+    return two;
+}
+inline float lower(uint32_t two) { return from_bits(two << 16); }
+inline float upper(uint32_t two) { return from_bits(two & 0xffff0000); }
+inline uint32_t rounded(float x) {
+    const uint32_t u = to_bits(x);
+    return x != x ? 0x7fc00000 : u + 0x7fff + (u >> 16 & 1);
+}
+inline void put(bf16* y, float first, float second) {
+    const uint32_t two = rounded(first) >> 16 | (rounded(second) & 0xffff0000);
+    std::memcpy(y, &two, 4);
+}
+
 // What T is computed in: double for double, else float.
 template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, double> || ...), double, float>;
 
@@ -431,6 +448,20 @@ template <typename T, int64_t W, bool LEAST> struct Finder {
     }
     Found<T> operator[](int64_t l) const { return {value[l], place[l]}; }
 };
+
+// N neighbours that are the halves of words: all lower ones, then all upper ones.
+template <int64_t N> inline void widened(const bf16* x, float* wide) {
+#pragma omp simd
+    for (int64_t l = 0; l < N / 2; l++) {
+        const uint32_t two = pair(x + 2 * l);
+        wide[l] = lower(two);
+        wide[l + N / 2] = upper(two);
+    }
+}
+template <int64_t N> inline void narrowed(const float* wide, bf16* y) {
+#pragma omp simd
+    for (int64_t l = 0; l < N / 2; l++) put(y + 2 * l, wide[l], wide[l + N / 2]);
+}
 
 template <typename T>
 void places_i_run(
@@ -892,6 +923,9 @@ void places_i_run(
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                         [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        constexpr bool PAIRS = !ACROSS && decltype(whole)::value > 0 && std::is_same_v<T, bf16>;  // as halves of words, the lower ones first
+                        [[maybe_unused]] F x_wide[OF];
+                        if constexpr (PAIRS) widened<OF>(x_tile + j, x_wide);
                         for (int l = 0; x_next && l < OF; l += 64 / sizeof(T)) __builtin_prefetch(x_next + j + l);
                         for (int l = 0; k_next && l < OF; l += 64 / sizeof(int16_t)) __builtin_prefetch(k_next + j + l);
                         for (int l = 0; h_next && l < OF; l += 64 / sizeof(uint8_t)) __builtin_prefetch(h_next + j + l);
@@ -899,7 +933,7 @@ void places_i_run(
                         [[maybe_unused]] F spread_given[OF];
 #pragma omp simd
                         for (int l = 0; l < OF; l++) {
-                            const F x = F(x_tile[j + l]);
+                            const F x = PAIRS ? x_wide[l] : F(x_tile[j + l]);
                             const F max_N = ACROSS ? max_N_rows[j + l] : max_N_now_row;
                             const F t0 = x - max_N;
                             // spread = sum[N]((x - max[N](x))^2)

@@ -114,6 +114,23 @@ struct bf16 {
     }
 };
 
+// Two neighbours in a word, as the bits of floats in which the lanes of a register widen and round them without moving them.
+inline uint32_t pair(const bf16* x) {
+    uint32_t two;
+    std::memcpy(&two, x, 4);
+    return two;
+}
+inline float lower(uint32_t two) { return from_bits(two << 16); }
+inline float upper(uint32_t two) { return from_bits(two & 0xffff0000); }
+inline uint32_t rounded(float x) {  // a NaN stays one: a bf16's and the processor's own have but zeros in the lower half
+    const uint32_t u = to_bits(x);
+    return u + 0x7fff + (u >> 16 & 1);
+}
+inline void put(bf16* y, float first, float second) {
+    const uint32_t two = rounded(first) >> 16 | (rounded(second) & 0xffff0000);
+    std::memcpy(y, &two, 4);
+}
+
 // What T is computed in: double for double, else float.
 template <typename... T> using compute = std::conditional_t<(std::is_same_v<T, double> || ...), double, float>;
 
@@ -437,6 +454,20 @@ template <typename T, int64_t W> struct Parts {
     }
 };
 
+// N neighbours that are the halves of words: all lower ones, then all upper ones.
+template <int64_t N> inline void widened(const bf16* x, float* wide) {
+#pragma omp simd
+    for (int64_t l = 0; l < N / 2; l++) {
+        const uint32_t two = pair(x + 2 * l);
+        wide[l] = lower(two);
+        wide[l + N / 2] = upper(two);
+    }
+}
+template <int64_t N> inline void narrowed(const float* wide, bf16* y) {
+#pragma omp simd
+    for (int64_t l = 0; l < N / 2; l++) put(y + 2 * l, wide[l], wide[l + N / 2]);
+}
+
 template <typename T>
 void softmax_run(
     int rank, int inner_rank, const int64_t* size, const T* x, const int64_t* x_stride, T* y, const int64_t* y_stride) {
@@ -504,10 +535,13 @@ void softmax_run(
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                             [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                            constexpr bool PAIRS = !ACROSS && decltype(whole)::value > 0 && std::is_same_v<T, bf16>;  // as halves of words, the lower ones first
+                            [[maybe_unused]] F x_wide[OF];
+                            if constexpr (PAIRS) widened<OF>(x_tile + j, x_wide);
                             [[maybe_unused]] F max_N_given[OF];
 #pragma omp simd
                             for (int l = 0; l < OF; l++) {
-                                const F x = F(x_tile[j + l]);
+                                const F x = PAIRS ? x_wide[l] : F(x_tile[j + l]);
                                 if constexpr (decltype(whole)::value > 0) max_N_now[l] = max_N_combine(max_N_now[l], F(x));
                                 else max_N_given[l] = F(x);
                             }
@@ -830,17 +864,23 @@ void softmax_run(
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                             [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                            constexpr bool PAIRS = !ACROSS && decltype(whole)::value > 0 && std::is_same_v<T, bf16>;  // as halves of words, the lower ones first
+                            [[maybe_unused]] F x_wide[OF];
+                            if constexpr (PAIRS) widened<OF>(x_tile + j, x_wide);
+                            [[maybe_unused]] float y_wide[OF];
 #pragma omp simd
                             for (int l = 0; l < OF; l++) {
-                                const F x = F(x_tile[j + l]);
+                                const F x = PAIRS ? x_wide[l] : F(x_tile[j + l]);
                                 const F max_N = ACROSS ? max_N_rows[j + l].max_N : max_N_now_row;
                                 const F mul_row = ACROSS ? mul_row_rows[j + l] : mul_row_now_row;
                                 // e = exp(x - max[N](x))
                                 const F e = brief_exp<T>(x - max_N);
                                 // y = e / sum[N](e)
                                 const F y = e / mul_row;
-                                y_tile[j + l] = y;
+                                if constexpr (PAIRS) y_wide[l] = y;
+                                else y_tile[j + l] = y;
                             }
+                            if constexpr (PAIRS) narrowed<OF>(y_wide, y_tile + j);
                         };
                         const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
                         int64_t j = 0;

@@ -65,6 +65,23 @@ struct bf16 {
     void operator=(double x) { *this = round_odd(x); }
 };
 
+// Two neighbours in a word, as the bits of floats in which the lanes of a register widen and round them without moving them.
+inline uint32_t pair(const bf16* x) {
+    uint32_t two;
+    std::memcpy(&two, x, 4);
+    return two;
+}
+inline float lower(uint32_t two) { return from_bits(two << 16); }
+inline float upper(uint32_t two) { return from_bits(two & 0xffff0000); }
+inline uint32_t rounded(float x) {  // a NaN stays one: a bf16's and the processor's own have but zeros in the lower half
+    const uint32_t u = to_bits(x);
+    return u + 0x7fff + (u >> 16 & 1);
+}
+inline void put(bf16* y, float first, float second) {
+    const uint32_t two = rounded(first) >> 16 | (rounded(second) & 0xffff0000);
+    std::memcpy(y, &two, 4);
+}
+
 // A value rounded to T, as a cast by name does.
 template <typename T, typename F> inline T to(F x) {
     T t;
@@ -362,6 +379,20 @@ template <typename T, int64_t W> struct Parts {
     }
 };
 
+// N neighbours that are the halves of words: all lower ones, then all upper ones.
+template <int64_t N> inline void widened(const bf16* x, float* wide) {
+#pragma omp simd
+    for (int64_t l = 0; l < N / 2; l++) {
+        const uint32_t two = pair(x + 2 * l);
+        wide[l] = lower(two);
+        wide[l + N / 2] = upper(two);
+    }
+}
+template <int64_t N> inline void narrowed(const float* wide, bf16* y) {
+#pragma omp simd
+    for (int64_t l = 0; l < N / 2; l++) put(y + 2 * l, wide[l], wide[l + N / 2]);
+}
+
 template <typename T, typename U>
 void steps_run(
     int rank, int inner_rank, const int64_t* size, T* p, const int64_t* p_stride, const U* g, const int64_t* g_stride,
@@ -473,11 +504,14 @@ void steps_run(
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                         [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
+                        constexpr bool PAIRS = !ACROSS && decltype(whole)::value > 0 && std::is_same_v<U, bf16>;  // as halves of words, the lower ones first
+                        [[maybe_unused]] G g_wide[OF];
+                        if constexpr (PAIRS) widened<OF>(g_tile + j, g_wide);
                         for (int l = 0; g_next && l < OF; l += 64 / sizeof(U)) __builtin_prefetch(g_next + j + l);
                         [[maybe_unused]] G sum_N_given[OF];
 #pragma omp simd
                         for (int l = 0; l < OF; l++) {
-                            const G g = G(g_tile[j + l]);
+                            const G g = PAIRS ? g_wide[l] : G(g_tile[j + l]);
                             if constexpr (decltype(whole)::value > 0) sum_N_now[l] = sum_N_combine(sum_N_now[l], G(g * g));
                             else sum_N_given[l] = G(g * g);
                         }
