@@ -128,10 +128,15 @@ class RowsView(RowUnit):
         """Whether a row is gone through more than once, so that the next one is near only if it is asked for meanwhile."""
         return sum(c.element for c in self.phases) > 1
 
+    def runs(self, c: PhaseView) -> bool:
+        """Whether a reading of a row that may lie in several runs goes through each of its tiles once, group by group."""
+        several = len(self.inner) > 1 or ELLIPSIS in self.inner
+        return bool(several and c.inputs) and not c.peaks and not any(a.place for a in c.carried)
+
     def still(self, c: PhaseView) -> list[Tensor]:
         """What a reading takes of operands that run along a row, but not along the last of its dims: where neighbours are along that, they
         have one value for many elements.  None of a reading that goes through a tile more than once."""
-        if c.peaks or any(a.place for a in c.carried):
+        if not self.runs(c):
             return []
         return [t for t in c.inputs if set(t.dims) & set(self.inner) and self.last not in t.dims]
 

@@ -229,3 +229,15 @@ def test_rows_of_16_bits_keep_every_nan_one() -> None:
     wide = torch.full((3,), 0x7FFFFFFF, dtype=torch.int32).view(torch.float32)
     given = kgen.loads("f(x: T[B, N], a: f32[B]) -> y: T[B, N]\n\ny = a if sum[N](x) > 0 else x\n")
     assert given(ordinary, wide).isnan().all() and given(ordinary, -wide).isnan().all()
+
+
+@pytest.mark.parametrize("b, s", [(8, 64), (8, 96), (40, 128), (9, 1024), (500, 128)])
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
+def test_runs_that_lie_apart_are_those_of_a_row(b: int, s: int, dtype: torch.dtype) -> None:
+    """A row of several runs, each elsewhere, has the numbers of one whose elements lie together."""
+    text = "f(x: T[{0}]) -> (m: T32[C], v: T32[C], y: T[{0}])\n\nm = mean[B, S](x)\nv = mean[B, S]((x - m)^2)\ny = (x - m) * 2\n"
+    apart, together = (kgen.loads(text.format(dims), "apart.k") for dims in ("B, C, S", "C, B, S"))
+    x = torch.randn(b, 5, s).to(dtype)
+    m, v, y = apart(x)
+    one = together(x.transpose(0, 1).contiguous())
+    assert torch.equal(m, one[0]) and torch.equal(v, one[1]) and torch.equal(y, one[2].transpose(0, 1))

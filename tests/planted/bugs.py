@@ -204,6 +204,8 @@ BUGS = (
         "tests/cuda/test_cuda_persistent.py::test_rows_that_share_nothing_follow_one_another"),
     bug("several runs have the value of the first (C++)", "templates/cpp/rows_reading.cpp.jinja", "{{ t.compute }}({{ t.name }}_row[place.offset[{{ u.position[t.name] }}]]);",
         "{{ t.compute }}(*{{ t.name }}_tile);", CPP_OWN + "test_rows_of_several_runs_are_those_of_one"),
+    bug("runs that lie apart are read as if together (C++)", "templates/cpp/rows_reading.cpp.jinja", "_tile = {{ t.name }}_row + place.offset[{{ u.position[t.name] }}] - r;",
+        "_tile = {{ t.name }}_row + i;", CPP_OWN + "test_runs_that_lie_apart_are_those_of_a_row"),
     bug("halves of words are taken for one another (C++)", "templates/cpp/rows.cpp.jinja", "put(y + 2 * l, wide[l], wide[l + N / 2])",
         "put(y + 2 * l, wide[l + N / 2], wide[l])", CPP_OWN + "test_rows_of_16_bits_are_computed_as_those_of_32"),
     bug("a number's NaN becomes a zero in rows (C++)", "kgen/backends/cpp_rows.py", "if rounds and DTYPES[x.kind].is_float]", "if not rounds]",

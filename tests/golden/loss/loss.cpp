@@ -1325,7 +1325,10 @@ void loss_m_run(
                 [[maybe_unused]] F sum_all_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(sum_all_held, GROUP, F(0));
                 const bool dense = !ACROSS && l_kept_dense;
-                const int64_t most = dense ? LANES : span;
+                // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
+                const bool runs = along && 2 * span < LANES
+                    && !dense && inner.stride[1][inner.rank - 1] == 1;
+                const int64_t most = dense || runs ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(F)) && l_kept_side;
                 typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
@@ -1380,6 +1383,11 @@ void loss_m_run(
                             group(j, Several());
                         }
                     }
+                    for (int64_t r = 0; runs && r < count; r += span) {
+                        l_kept_tile = l_kept_row + place.offset[1] - r;
+                        for (; j < r + span; j += GROUP) group(j, Whole());
+                        place.next(span);
+                    }
 for (; j < groups; j += GROUP) {
                         sum_all_now = ACROSS ? sum_all_part.now + j : sum_all_held;
                         group(j, Whole());
@@ -1389,7 +1397,7 @@ for (; j < groups; j += GROUP) {
                     }
                     if constexpr (ACROSS) sum_all_part.next(step, 32);
                     else sum_all_part.next(sum_all_held, count, 2048);
-                    if (along && !dense) place.next(count);
+                    if (along && !dense && !runs) place.next(count);
                 }
                 if constexpr (ACROSS) sum_all_parts.put(s, sum_all_part.finish());
                 else sum_all_parts.put(s, sum_all_part.finish(sum_all_held));

@@ -692,7 +692,10 @@ void moving_moving_kernel_run(
                 [[maybe_unused]] float moving_kernel_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(moving_kernel_held, GROUP, 0.0f);
                 const bool dense = !ACROSS && x_dense;
-                const int64_t most = dense ? LANES : span;
+                // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
+                const bool runs = along && 2 * span < LANES
+                    && !dense && inner.stride[1][inner.rank - 1] == 1;
+                const int64_t most = dense || runs ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                 const float* const x_ahead = x_dense ? x_row + 4096 / sizeof(float) : nullptr;  // a page on: the processor's own guesses end with one
@@ -751,6 +754,12 @@ void moving_moving_kernel_run(
                             group(j, Several());
                         }
                     }
+                    for (int64_t r = 0; runs && r < count; r += span) {
+                        x_tile = x_row + place.offset[1] - r;
+                        x_next = x_ahead ? x_ahead + place.offset[1] - r : nullptr;
+                        for (; j < r + span; j += GROUP) group(j, Whole());
+                        place.next(span);
+                    }
 for (; j < groups; j += GROUP) {
                         moving_kernel_now = ACROSS ? moving_kernel_part.now + j : moving_kernel_held;
                         group(j, Whole());
@@ -760,7 +769,7 @@ for (; j < groups; j += GROUP) {
                     }
                     if constexpr (ACROSS) moving_kernel_part.next(step, 32);
                     else moving_kernel_part.next(moving_kernel_held, count, 2048);
-                    if (along && !dense) place.next(count);
+                    if (along && !dense && !runs) place.next(count);
                 }
                 if constexpr (ACROSS) moving_kernel_parts.put(s, moving_kernel_part.finish());
                 else moving_kernel_parts.put(s, moving_kernel_part.finish(moving_kernel_held));

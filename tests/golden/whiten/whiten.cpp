@@ -380,7 +380,10 @@ void whiten_y_run(
                     [[maybe_unused]] float sum_B_S_held[GROUP];  // in registers, along one row
                     if constexpr (!ACROSS) std::fill_n(sum_B_S_held, GROUP, 0.0f);
                     const bool dense = !ACROSS && x_dense;
-                    const int64_t most = dense ? LANES : span;
+                    // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
+                    const bool runs = along && 2 * span < LANES
+                        && !dense && inner.stride[5][inner.rank - 1] == 1;
+                    const int64_t most = dense || runs ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                     typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0);
@@ -435,6 +438,11 @@ void whiten_y_run(
                                 group(j, Several());
                             }
                         }
+                        for (int64_t r = 0; runs && r < count; r += span) {
+                            x_tile = x_row + place.offset[5] - r;
+                            for (; j < r + span; j += GROUP) group(j, Whole());
+                            place.next(span);
+                        }
     for (; j < groups; j += GROUP) {
                             sum_B_S_now = ACROSS ? sum_B_S_part.now + j : sum_B_S_held;
                             group(j, Whole());
@@ -444,7 +452,7 @@ void whiten_y_run(
                         }
                         if constexpr (ACROSS) sum_B_S_part.next(step, 32);
                         else sum_B_S_part.next(sum_B_S_held, count, 2048);
-                        if (along && !dense) place.next(count);
+                        if (along && !dense && !runs) place.next(count);
                     }
                     if constexpr (ACROSS) sum_B_S_parts.put(s, sum_B_S_part.finish());
                     else sum_B_S_parts.put(s, sum_B_S_part.finish(sum_B_S_held));
@@ -473,7 +481,10 @@ void whiten_y_run(
                     [[maybe_unused]] float sum_B_S__held[GROUP];  // in registers, along one row
                     if constexpr (!ACROSS) std::fill_n(sum_B_S__held, GROUP, 0.0f);
                     const bool dense = !ACROSS && x_dense;
-                    const int64_t most = dense ? LANES : span;
+                    // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
+                    const bool runs = along && 2 * span < LANES
+                        && !dense && inner.stride[5][inner.rank - 1] == 1;
+                    const int64_t most = dense || runs ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
@@ -536,6 +547,12 @@ void whiten_y_run(
                                 group(j, Several());
                             }
                         }
+                        for (int64_t r = 0; runs && r < count; r += span) {
+                            x_tile = x_row + place.offset[5] - r;
+                            x_next = x_ahead ? x_ahead + place.offset[5] - r : nullptr;
+                            for (; j < r + span; j += GROUP) group(j, Whole());
+                            place.next(span);
+                        }
     for (; j < groups; j += GROUP) {
                             sum_B_S__now = ACROSS ? sum_B_S__part.now + j : sum_B_S__held;
                             group(j, Whole());
@@ -545,7 +562,7 @@ void whiten_y_run(
                         }
                         if constexpr (ACROSS) sum_B_S__part.next(step, 32);
                         else sum_B_S__part.next(sum_B_S__held, count, 2048);
-                        if (along && !dense) place.next(count);
+                        if (along && !dense && !runs) place.next(count);
                     }
                     if constexpr (ACROSS) sum_B_S__parts.put(s, sum_B_S__part.finish());
                     else sum_B_S__parts.put(s, sum_B_S__part.finish(sum_B_S__held));
@@ -581,7 +598,10 @@ void whiten_y_run(
                     [[maybe_unused]] const float mu_now_row = mu_rows[0];
                     [[maybe_unused]] const float inv_now_row = inv_rows[0];
                     const bool dense = !ACROSS && x_dense && y_dense;
-                    const int64_t most = dense ? LANES : span;
+                    // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
+                    const bool runs = along && 2 * span < LANES
+                        && !dense && inner.stride[5][inner.rank - 1] == 1 && inner.stride[4][inner.rank - 1] == 1;
+                    const int64_t most = dense || runs ? LANES : span;
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                     const bool x_asks = asks && n > NEAR && (x_dense || (along && inner.stride[5][inner.rank - 1] == 1));
                     const float* const x_ahead = x_asks ? x + rows.offset(5, row + 1) : nullptr;
@@ -632,12 +652,20 @@ void whiten_y_run(
                         if constexpr (ACROSS) {
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
                         }
+                        for (int64_t r = 0; runs && r < count; r += span) {
+                            x_tile = x_row + place.offset[5] - r;
+                            y_tile = y_row + place.offset[4] - r;
+                            x_next = x_ahead ? x_ahead + place.offset[5] - r : nullptr;
+                            y_next = y_ahead ? y_ahead + place.offset[4] - r : nullptr;
+                            for (; j < r + span; j += GROUP) group(j, Whole());
+                            place.next(span);
+                        }
                         for (; j < groups; j += GROUP) group(j, Whole());
                         if constexpr (!ACROSS) {
                             if (groups < count) group(groups, Rest());
                         }
                         if (!y_place) lanes.store(4, y_from, first, count, y_buffer);
-                        if (along && !dense) place.next(count);
+                        if (along && !dense && !runs) place.next(count);
                     }
                 });
             } else {
@@ -777,7 +805,10 @@ void whiten_y_run(
                     [[maybe_unused]] const float mu_now_row = mu_rows[0];
                     [[maybe_unused]] const float inv_now_row = inv_rows[0];
                     const bool dense = !ACROSS && x_dense && y_dense;
-                    const int64_t most = dense ? LANES : span;
+                    // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
+                    const bool runs = along && 2 * span < LANES
+                        && !dense && inner.stride[5][inner.rank - 1] == 1 && inner.stride[4][inner.rank - 1] == 1;
+                    const int64_t most = dense || runs ? LANES : span;
                     typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
@@ -819,12 +850,18 @@ void whiten_y_run(
                         if constexpr (ACROSS) {
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
                         }
+                        for (int64_t r = 0; runs && r < count; r += span) {
+                            x_tile = x_row + place.offset[5] - r;
+                            y_tile = y_row + place.offset[4] - r;
+                            for (; j < r + span; j += GROUP) group(j, Whole());
+                            place.next(span);
+                        }
                         for (; j < groups; j += GROUP) group(j, Whole());
                         if constexpr (!ACROSS) {
                             if (groups < count) group(groups, Rest());
                         }
                         if (!y_place) lanes.store(4, y_from, first, count, y_buffer);
-                        if (along && !dense) place.next(count);
+                        if (along && !dense && !runs) place.next(count);
                     }
                 });
             }
@@ -1033,7 +1070,10 @@ void whiten_far_run(
                 [[maybe_unused]] float far_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(far_held, GROUP, float(-INFINITY));
                 const bool dense = !ACROSS && sum_S_kept_dense;
-                const int64_t most = dense ? LANES : span;
+                // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
+                const bool runs = along && 2 * span < LANES
+                    && !dense && inner.stride[2][inner.rank - 1] == 1;
+                const int64_t most = dense || runs ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && sum_S_kept_side;
                 typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0);
@@ -1089,6 +1129,11 @@ void whiten_far_run(
                             group(j, Several());
                         }
                     }
+                    for (int64_t r = 0; runs && r < count; r += span) {
+                        sum_S_kept_tile = sum_S_kept_row + place.offset[2] - r;
+                        for (; j < r + span; j += GROUP) group(j, Whole());
+                        place.next(span);
+                    }
 for (; j < groups; j += GROUP) {
                         far_now = ACROSS ? far_part.now + j : far_held;
                         group(j, Whole());
@@ -1098,7 +1143,7 @@ for (; j < groups; j += GROUP) {
                     }
                     if constexpr (ACROSS) far_part.next(step, 32);
                     else far_part.next(far_held, count, 2048);
-                    if (along && !dense) place.next(count);
+                    if (along && !dense && !runs) place.next(count);
                 }
                 if constexpr (ACROSS) far_parts.put(s, far_part.finish());
                 else far_parts.put(s, far_part.finish(far_held));
@@ -1177,7 +1222,10 @@ void whiten_kinds_run(
                 [[maybe_unused]] int64_t kinds_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(kinds_held, GROUP, int64_t(0));
                 const bool dense = !ACROSS && x_dense;
-                const int64_t most = dense ? LANES : span;
+                // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
+                const bool runs = along && 2 * span < LANES
+                    && !dense && inner.stride[2][inner.rank - 1] == 1;
+                const int64_t most = dense || runs ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                 const float* const x_ahead = x_dense ? x_row + 4096 / sizeof(float) : nullptr;  // a page on: the processor's own guesses end with one
@@ -1237,6 +1285,12 @@ void whiten_kinds_run(
                             group(j, Several());
                         }
                     }
+                    for (int64_t r = 0; runs && r < count; r += span) {
+                        x_tile = x_row + place.offset[2] - r;
+                        x_next = x_ahead ? x_ahead + place.offset[2] - r : nullptr;
+                        for (; j < r + span; j += GROUP) group(j, Whole());
+                        place.next(span);
+                    }
 for (; j < groups; j += GROUP) {
                         kinds_now = ACROSS ? kinds_part.now + j : kinds_held;
                         group(j, Whole());
@@ -1246,7 +1300,7 @@ for (; j < groups; j += GROUP) {
                     }
                     if constexpr (ACROSS) kinds_part.next(step, 32);
                     else kinds_part.next(kinds_held, count, 2048);
-                    if (along && !dense) place.next(count);
+                    if (along && !dense && !runs) place.next(count);
                 }
                 if constexpr (ACROSS) kinds_parts.put(s, kinds_part.finish());
                 else kinds_parts.put(s, kinds_part.finish(kinds_held));
