@@ -150,3 +150,14 @@ def test_a_gradient_orders_the_quotients_that_its_forward_ordered(asks: str) -> 
         assert not quotients or uniform_quotients(program) & quotients
     plain = kgen.loads("f(x: T[..., N], t: float = 2.0) -> y: T[..., N]\n\ny = x / t - max[N](x / 3) - mean[N](x)\n").kernel
     assert not uniform_quotients(pipeline.merged(plain, pipeline.usual(plain)).program)
+
+
+def test_a_sign_is_one_of_three(tmp_path) -> None:
+    """Of both zeros and NaN it is 0, of denormals and infinities their sign."""
+    given = (2.5, -2.5, 0.0, -0.0, torch.inf, -torch.inf, torch.nan, 2.0**-149, -(2.0**-149), -1e-40)
+    known: dict[str, object] = {**backend("cuda").functions(["sign"])}
+    text = '\nextern "C" float of(float x) { return sign(x); }\n'
+    numbers = (resource("templates") / "cuda" / "library" / "kgen_numbers.cuh").read_text().replace("#pragma once", "")
+    library = kernels(tmp_path / "sign.cpp", "\n".join([numbers, *map(str, known.values()), text]), [])
+    library.of.restype, library.of.argtypes = ctypes.c_float, (ctypes.c_float,)
+    assert [library.of(v) for v in given] == [1, -1, 0, 0, 1, -1, 0, 1, -1, -1]
