@@ -341,8 +341,6 @@ HELD = (
     Rule(7360, 768, 0, 10, 2, "shared", warps=1, room=HALF_SHARED),
     Rule(2048, 256, 256, 4, 6, "cluster"),
     Rule(16384, 512, 512, 4, 3, "cluster", registers=PAIR, elements=(1, 4)),
-    Rule(8192, 256, 256, 8, 6, "cluster", registers=PAIR, elements=(5, 16), above=4096, readings=2),
-    Rule(8192, 512, 512, 4, 3, "cluster", registers=PAIR, elements=(5, 16), above=4096, dear=True),
     Rule(ANY, 256, 256, 8, 6, "cluster"),
     Rule(4096, 512, 512, 4, 3, "cluster"),
     Rule(ANY, 512, 512, 8, 3, "cluster"),
