@@ -5,7 +5,7 @@ In: a plan.  Out: bytes moved and instructions.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from kgen.dear import OTHER_PER_BYTE, SPECIAL_PER_BYTE
@@ -40,10 +40,7 @@ def cost(plan: Plan) -> Cost:
     passes = [p for p, dims in largest if not keys & dims] or [p for p, _ in largest]  # there are fewer keys than what has them
     binding = {name: dtype.name for name, dtype in plan.program.binding}
 
-    def work(let: Let) -> tuple[int, int]:
-        return ROWS[let.expr.name].cost_of(let.form.of(binding.get(let.form.decides, let.form.decides)) if let.form else "")
-
-    done = [work(let) for p in passes for let in elements(p) if let.expr.name in ROWS and let.dims]
+    done = [work(let, binding) for p in passes for let in elements(p) if let.dims]
     done += [MONOIDS[r.expr.name].cost for p in passes if isinstance(p, Reduce) for f in p.phases for r in (*f.reductions, *f.columns)]
     done += [(1, 0) for p in passes for let in p.lets if let.expr.name in ("ranged", "keyed")]
     once = {t.name: t for p in passes for t in in_ranges(p) if len(t.dims) == most}
@@ -57,11 +54,19 @@ def cost(plan: Plan) -> Cost:
     )
 
 
+def work(let: Let, binding: Mapping[str, str] | None = None) -> tuple[int, int]:
+    """What a let takes: instructions, and those for special functions; none where no operator makes it.  It has the form that the dtype
+    which decides lets it have: by a `binding` of variables to dtypes' names, or of 16 bits."""
+    if let.expr.name not in ROWS:
+        return 0, 0
+    decides = let.form.decides if let.form else ""
+    return ROWS[let.expr.name].cost_of(let.form.of("bf16" if binding is None else binding.get(decides, decides)) if let.form else "")
+
+
 def instructions(p: Reduce) -> int:
     """What all readings of a row together take for each of its elements, by count: instructions of all kinds in the forms that operators
     have for 16 bits, and one for each that a reduction or a column adds up."""
-    own = [let for f in p.phases for let in f.lets if let.expr.name in ROWS and set(let.dims) & set(p.inner)]
-    done = [sum(ROWS[let.expr.name].cost_of(let.form.name if let.form else "")) for let in own]
+    done = [sum(work(let)) for f in p.phases for let in f.lets if set(let.dims) & set(p.inner)]
     return sum(done) + sum(len(f.reductions) + len(f.columns) for f in p.phases)
 
 

@@ -139,8 +139,9 @@ class RowOperand:
     dim: str = ""
 
 
-def _is_byte(o: RowOperand) -> bool:
-    return o.dtype in DTYPES and DTYPES[o.dtype].bytes == 1
+def is_byte(dtype: str) -> bool:
+    """Whether an element of a declared dtype has one byte, whatever its variables are."""
+    return dtype in DTYPES and DTYPES[dtype].bytes == 1
 
 
 class Lasting(NamedTuple):
@@ -212,7 +213,7 @@ class RowLayout:
         """Whether bytes are all that is stored of a row's elements, and what is held of it has more."""
         results = [o for o in self.operands if o.element and o.role == "result"]
         held = [o for o in self.operands if o.element and o.kept]
-        return bool(results) and all(_is_byte(o) for o in results) and not any(_is_byte(o) for o in held)
+        return bool(results) and all(is_byte(o.dtype) for o in results) and not any(is_byte(o.dtype) for o in held)
 
     @property
     def dims(self) -> Dims:

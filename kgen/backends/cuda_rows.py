@@ -12,7 +12,7 @@ from kgen.backends import cuda_pieces, searching
 from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily
 from kgen.backends.cuda_lasting import lasting, made_once
-from kgen.backends.cuda_layouts import RowOperand
+from kgen.backends.cuda_layouts import RowOperand, is_byte
 from kgen.backends.cuda_words import kept_words
 from kgen.backends.launches import DEAR_ELEMENT, MOST_READINGS
 from kgen.backends.names import Names
@@ -20,7 +20,7 @@ from kgen.backends.shared import SEARCHING
 from kgen.backends.text import Text, source, wrapped
 from kgen.backends.units import ORDER, Code, Gather, Made, Piece, RowUnit, ScanUnit, Statement, Tensor, fresh
 from kgen.passes import Scalar
-from kgen.types import DTYPES, ELLIPSIS
+from kgen.types import ELLIPSIS
 
 FIELDS = "gathers; along a row, kept, read; rowed, one dim, readings, those of one that does not stay, stores, words, splits; bytes of each"
 #: How rows are walked, by what those side by side share.
@@ -114,8 +114,8 @@ def is_shared(o: RowOperand, unit: RowUnit) -> bool:
 
 def dear(unit: RowUnit) -> bool:
     """Whether elements take so many instructions that other steps are taken; not of searches, nor of rows that have steps of their own."""
-    results = [o for o in unit.outputs if set(o.dims) & set(unit.inner)]
-    own = unit.pieces or any(c.search for c in unit.codes) or any(DTYPES[o.dtype].bytes == 1 for o in results if o.dtype in DTYPES)
+    narrow = any(is_byte(o.dtype) for o in unit.outputs if set(o.dims) & set(unit.inner))
+    own = unit.pieces or narrow or any(c.search for c in unit.codes)
     return unit.instructions > DEAR_ELEMENT and not own
 
 

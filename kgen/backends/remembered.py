@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
-from kgen.ir import Let, taken
-from kgen.ops import ROWS
+from kgen.cost import work
+from kgen.ir import taken
 from kgen.phases import Phase, ends, needed
 from kgen.searches import SEARCHES
 from kgen.types import DType
@@ -46,16 +46,9 @@ def remembered(phases: Sequence[Phase], uniform: Set[str] = frozenset()) -> Reme
     lets = {let.name: let for p in readings for let in p.lets}
     first = next((p.lets for p in readings if often & {let.name for let in p.lets}), ())
 
-    def work(let: Let) -> tuple[int, int]:
-        if let.expr.name not in ROWS:
-            return 0, 0
-        if let.name in uniform:
-            return UNIFORM
-        return ROWS[let.expr.name].cost_of(let.form.of("bf16") if let.form else "")
-
     def cost(name: str) -> tuple[int, int]:
         """Its instructions, and those for special functions."""
-        done = [work(let) for let in needed(first, [name], ())]
+        done = [UNIFORM if let.name in uniform else work(let) for let in needed(first, [name], ())]
         return sum(c[0] for c in done), sum(c[1] for c in done)
 
     def dear(name: str) -> bool:

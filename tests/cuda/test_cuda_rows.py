@@ -294,8 +294,6 @@ def test_positions_count_the_leading_dims_together():
 
 def test_a_pass_follows_the_operand_that_moves_most() -> None:
     """A norm's weight gradient sums dy * x * rstd over the rows: the numbers a row lie densely, but it is dy's columns that count."""
-    from kgen.runtime import rows
-
     rstd = rows.RowOperandPlace((0,), (1,), 4, 0, True)
     dy = rows.RowOperandPlace((1,), (4096,), 2, 0, True, row_dims=1)
     dw = rows.RowOperandPlace((1,), (0,), 2, 0, False, read=False, row_dims=1)
@@ -305,8 +303,6 @@ def test_a_pass_follows_the_operand_that_moves_most() -> None:
 
 def test_one_row_is_walked_as_each_of_many() -> None:
     """x's rows lie apart, its elements are every other one; w is dense: with one row x has no stride along the rows."""
-    from kgen.runtime import rows
-
     w = rows.RowOperandPlace((0,), (1,), 4, 0, True)
     y = rows.RowOperandPlace((1000,), (1,), 4, 0, True, read=False, row_dims=1)
     for strides in ((2,), (1,), (7,)):
@@ -388,9 +384,8 @@ def test_steps_for_dear_elements_leave_a_softmaxs_gradient_alone() -> None:
     """It has two operands and dear elements, too: blocks of 512 threads, which suit a gated norm of such rows, took it from .985 to .867."""
     (unit,) = backend("cuda").layout(backward(kgen.load("softmax").kernel).kernel)
     assert isinstance(unit, RowLayout) and unit.dear
-    sizes = [((8192 * 8 * ("N" in o.dims),), ("N" in o.dims) * 1, 2 if o.element else 4) for o in unit.operands]
-    operands = [(0, outer, (step,), size) if size == 2 else (0, (1,), (0,), size) for outer, step, size in sizes]
-    planned = nvrtc.row_plan(unit, (4096,), (8192 * 8,), operands, 0, "sm_90")
+    operands = [(0, (65536 if o.element else 1,), (int(o.element),), 2 if o.element else 4) for o in unit.operands]
+    planned = nvrtc.row_plan(unit, (4096,), (65536,), operands, 0, "sm_90")
     assert planned is not None
     walk = planned.steps[0][0]
     assert (walk.threads, walk.vectors, walk.cluster) == (256, 8, True)
