@@ -116,7 +116,7 @@ def forced(kind: str, ladder: tuple[Step, ...]) -> Iterator[list[rows.RowPlan]]:
         return made
 
     changed = mock.patch.object(tuned, "ladders", lambda arch: {**ladders(arch), kind: ladder})
-    alone = mock.patch.object(persistent, "cached", lambda *_: None), mock.patch.multiple(launches, SHIFTED=(), DEAR=())
+    alone = mock.patch.object(persistent, "cached", lambda *_: None), mock.patch.multiple(launches, SHIFTED=(), SEVERAL_DIMS=(), DEAR=())
     with changed, mock.patch.object(rows, "cached", noted), alone[0], alone[1]:
         yield plans
 

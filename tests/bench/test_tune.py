@@ -113,6 +113,22 @@ def test_a_step_is_tried_where_rules_stand_before_the_ladder() -> None:
             assert nvrtc.row_plan(*asked) is plans[0] and plans[0].steps[0][0].threads == threads
 
 
+def test_a_step_is_tried_where_dear_elements_and_rows_of_several_dims_have_their_own() -> None:
+    """Both stand before the ladder, and are left out."""
+    (dear,) = backend("cuda").layout(kgen.load("temperature_softmax").kernel)
+    asked = dear, (1000,), (16_384,), [(0, (16_384,), (1,), 2) for _ in dear.operands], 0, "sm_90"
+    assert nvrtc.row_plan(*asked).threads == 512
+    with tune.forced("once", (Step(2048, 256, 0, 8, 4, "registers"),)) as plans:
+        assert nvrtc.row_plan(*asked) is plans[0] and plans[0].threads == 256
+    (several,) = backend("cuda").layout(kgen.load("groupnorm").kernel)
+    inner = {"x": (3136, 1), "y": (3136, 1)}
+    given = [(0, (8 * 3136, 8 * 3136) if o.name in inner else (0, 8), inner.get(o.name, (1, 0)), 2) for o in several.operands]
+    asked = several, (4, 32), (8, 3136), given, 0, "sm_90"
+    assert nvrtc.row_plan(*asked).threads == 416
+    with tune.forced("again", (Step(3584, 256, 0, 14, 2, "shared"),)) as plans:
+        assert nvrtc.row_plan(*asked) is plans[0] and plans[0].threads == 224
+
+
 def test_bundled_specs_stand_for_the_kinds() -> None:
     for kind, specs in tune.SPECS.items():
         assert all(list(tune.kinds(k)) == [kind] for k in checked(*specs))
