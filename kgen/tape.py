@@ -17,7 +17,7 @@ from functools import cache
 from kgen import syntax
 from kgen.check import Kernel
 from kgen.errors import KgenError, Span
-from kgen.expressions import Expressions
+from kgen.expressions import MAX_VALUES, Expressions
 from kgen.ops import OPS, REDUCTIONS, SCANS
 from kgen.ops.scans import rules as scan_rules
 from kgen.scanned import over
@@ -27,6 +27,7 @@ from kgen.types import DTYPES, ELLIPSIS, FEW, INT, Dims, Float, Number, ValueTyp
 from kgen.values import Value, cast_to, exact, reached, stored_type
 
 MOST_STEPS = 256  # by which the terms of a sum are looked for: sums of sums of the same have no end of them
+MOST_FACTORS = 4096  # of a product that is looked at, for the same reason
 UNKNOWN = "?"  # in the place of a rule that the table does not have
 Guards = tuple[tuple[int, bool], ...]  # conditions, and whether each must hold or fail
 
@@ -204,7 +205,42 @@ class Tape(Expressions):
             alike = one.op == "sum" and (one.attr, x.dims, x.type) == (other.attr, y.dims, y.type)
             if alike and not any(self.values[v].op == "index" for v in self.leads([one.args[0], other.args[0]])):
                 return self.build("sum[D](x + y)", {"D": tuple(one.attr)}, x=one.args[0], y=other.args[0])
-        return self.build("a + b", a=a, b=b)
+        made = self.factored(a, b) if 2 * len(self.values) < MAX_VALUES else None  # the products that it replaces count as well
+        return self.build("a + b", a=a, b=b) if made is None else made
+
+    def factored(self, a: int, b: int) -> int | None:
+        """a + b as one product, where both are products of a value of the derivative's and one of them of more than one other: each step of
+        a product rule's has the cotangent as a factor, dy * f(x) + dy * x * f'(x).  None where they are not."""
+        one, other = self.factors(a), self.factors(b)
+        shared = [f for f in dict.fromkeys(one) if f in other]
+        for f in shared:
+            one.remove(f)
+            other.remove(f)
+        if not one or not other or len(one) + len(other) < 3 or not any(f >= self.count and self.values[f].dims for f in shared):
+            return None
+        return self.build("x * (a + b)", x=self.product(shared), a=self.product(one), b=self.product(other))
+
+    def factors(self, v: int) -> list[int]:
+        """What a float of the derivative's is the product of, in order; the value alone where it is none, or one of very many."""
+        found: list[int] = []
+        todo = [v]
+        for _ in range(MOST_FACTORS):
+            at = todo.pop()
+            value = self.values[at]
+            if at >= self.count and value.op == "mul" and isinstance(value.type, Float):
+                todo += reversed(value.args)
+            else:
+                found.append(at)
+            if not todo:
+                return found
+        return [v]
+
+    def product(self, factors: list[int]) -> int:
+        """The product of values, the first ones first."""
+        made, *rest = factors
+        for f in rest:
+            made = self.build("x * y", x=made, y=f)
+        return made
 
     def summed(self, part: Part, over: Dims) -> Part | None:
         """The sum of a contribution over dims; along those that it lacks it is the same everywhere, and counted.  None where it is 0: what

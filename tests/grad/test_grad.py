@@ -356,6 +356,35 @@ def test_what_is_added_up_over_the_same_dims_is_one_sum(text: str, sums: int) ->
     assert not checks.check_backward(k, "torch", examples=2).failures
 
 
+@pytest.mark.parametrize(
+    "formula, dx",
+    [
+        ("x * sigmoid(x) * w", "dy * w * (sigmoid(x) + x * sigmoid_slope(x))"),
+        ("w * x * tanh(x)", "dy * (w * x * (1 - t1^2) + t1 * w)"),
+        ("x * w + tanh(x) * x", "dy * (t1 + x * (1 - t1^2)) + dy * w"),
+    ],
+)
+def test_a_product_rule_multiplies_by_the_cotangent_once(formula: str, dx: str) -> None:
+    k = kernel(f"f(x: T[M, N], w: T[N]) -> y: T[M, N]\n\ny = {formula}\n")
+    text = grad.backward(k, wanted=["x"]).kernel.file.source.text
+    assert text.rstrip().endswith(f"dx = {dx}"), text
+    assert not checks.check_backward(k, "torch", examples=4).failures
+
+
+@pytest.mark.parametrize("count", [3, 190])
+def test_products_of_many_have_the_gradients_of_many(count: int) -> None:
+    lines = "".join(f"x{k + 1} = x{k} * tanh(x + {k})\n" for k in range(count))
+    k = kernel(f"f(x: T[M]) -> y: T[M]\n\nx0 = x\n{lines}y = x{count}\n")
+    x = torch.tensor([0.5, 2.0], dtype=torch.float64, requires_grad=True)
+    y = x
+    for j in range(count):
+        y = y * torch.tanh(x + j)
+    y.backward(torch.ones_like(y))
+    got = kgens(grad.backward(k, wanted=["x"]), {"x": x.detach()}, {"y": torch.ones(2, dtype=torch.float64)})
+    torch.testing.assert_close(got["x"], x.grad, rtol=1e-12, atol=0)
+    assert len(grad.backward(k).kernel.values) <= 10 * count + 1  # as many as a product rule by itself makes
+
+
 @pytest.mark.parametrize("step, count", [("{0} + {0}", 60), ("{0} + x", 900)])
 def test_sums_of_sums_are_not_looked_at_term_by_term(step: str, count: int) -> None:
     """There are 2^60 terms, or 900 sums one within another."""
