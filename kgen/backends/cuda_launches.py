@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kgen.backends import devices, launches
-from kgen.backends.launches import Round, Rule
+from kgen.backends import devices, launches, round_launches
+from kgen.backends.launches import Rule
+from kgen.backends.round_launches import Round
 from kgen.backends.shared import BARRIERS, MAX_STATIC, SEARCHING
 
 HEAD = """// How rows are shared out on GPUs: kgen's own table, which its runtime reads too (kgen/backends/launches.py says what it means).
@@ -96,18 +97,18 @@ def rounds() -> str:
     """The text of kgen_rounds_table.cuh."""
     lines = [ROUNDS_HEAD]
     names = ("PARTIALS", "ALONE_WORDS", "MOST_ROUNDS", "FINISH", "COLUMN_LANES")
-    lines += [f"[[maybe_unused]] constexpr int {n} = {getattr(launches, n)};" for n in names]
+    lines += [f"[[maybe_unused]] constexpr int {n} = {getattr(round_launches, n)};" for n in names]
     lines += [f"[[maybe_unused]] constexpr int PART = {devices.PART};", ROUND]
     head = "[[maybe_unused]] constexpr RoundRules rounds(bool across, bool narrow, bool several)"
-    rules, choices = _by_kind("ROUNDS", launches.ROUNDS)
-    apart = "across", f"{{ROUNDS_APART, {len(launches.ROUNDS_APART)}}}"
-    lines += [*rules, *_round_array("ROUNDS_APART", launches.ROUNDS_APART), *_choice(head, [apart, *choices[:-1]], choices[-1][1])]
-    rules, choices = _by_kind("PERSISTENT", launches.PERSISTENT)
+    rules, choices = _by_kind("ROUNDS", round_launches.ROUNDS)
+    apart = "across", f"{{ROUNDS_APART, {len(round_launches.ROUNDS_APART)}}}"
+    lines += [*rules, *_round_array("ROUNDS_APART", round_launches.ROUNDS_APART), *_choice(head, [apart, *choices[:-1]], choices[-1][1])]
+    rules, choices = _by_kind("PERSISTENT", round_launches.PERSISTENT)
     lines += [*rules, *_choice("[[maybe_unused]] constexpr RoundRules persistent(bool narrow, bool several)", choices[:-1], choices[-1][1])]
-    rules, choices = _by_kind("PERSISTENT_EDGES", launches.PERSISTENT_EDGES)
+    rules, choices = _by_kind("PERSISTENT_EDGES", round_launches.PERSISTENT_EDGES)
     head = "[[maybe_unused]] constexpr RoundRules persistent_edges(bool narrow, bool several)"
     lines += [*rules, *_choice(head, choices[:-1], choices[-1][1])]
-    rules, choices = _by_kind("PERSISTENT_ALONE", launches.PERSISTENT_ALONE)
+    rules, choices = _by_kind("PERSISTENT_ALONE", round_launches.PERSISTENT_ALONE)
     head = "[[maybe_unused]] constexpr RoundRules persistent_alone(bool narrow, bool several)"
     lines += [*rules, *_choice(head, choices[:-1], choices[-1][1])]
     counts = [(f"arch == {arch}", str(count)) for arch, count in devices.PROCESSORS.items()]

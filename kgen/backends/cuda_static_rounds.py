@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from kgen.backends import cuda_host as host
-from kgen.backends import devices, launches
+from kgen.backends import devices, round_launches
 from kgen.backends.c_static import block
 from kgen.backends.cuda_static_rows import SIDE, SIDE_BLOCK, SIDE_TEAM, KernelView, RowWriter
-from kgen.backends.launches import MOST_ROUNDS
+from kgen.backends.round_launches import MOST_ROUNDS
 from kgen.backends.text import Text, named, source, wrapped
 from kgen.backends.units import Accumulator, Code
 
@@ -40,9 +40,9 @@ class RoundsWriter(RowWriter):
         assert self.n is not None
         self.vectored()
         chunks, sums = self.n // self.lanes, len(self.unit.columns)
-        own = max(1, launches.PARTIALS // (sums * self.lanes))
+        own = max(1, round_launches.PARTIALS // (sums * self.lanes))
         self.frame = "loop"
-        for rule in launches.ROUNDS[self.lanes > 4, sums > 1]:
+        for rule in round_launches.ROUNDS[self.lanes > 4, sums > 1]:
             vectors = min(own, max(1, rule.elements // self.lanes))
             needed = max(2, -(-chunks // (32 * vectors))) * 32
             if chunks > rule.longest or rule.maps and self.reductions:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
-from kgen.backends import devices, launches
+from kgen.backends import devices, round_launches
 from kgen.backends.launches import MOST_READINGS
 from kgen.backends.shared import MAX_STATIC, declared
 from kgen.runtime import rows
@@ -93,11 +93,11 @@ def _taken(
     """Who takes a row of `chunks` vectors, and how many rows are on their way; `moving` and `same` are the bytes of an element of each that
     moves along with rows, and of each that all rows share, which stays in registers; `ahead` operands may have one value a row; `alone`:
     whether a block may have a row by itself.  None where no rule has room for that."""
-    if not moving or not same and (edges or words * readings > launches.ALONE_WORDS):
+    if not moving or not same and (edges or words * readings > round_launches.ALONE_WORDS):
         return None
     limits = devices.limits(arch)
-    table = launches.PERSISTENT_EDGES if edges else launches.PERSISTENT
-    for rule in table[vec > 4, len(same) > 1] if same else launches.PERSISTENT_ALONE[vec > 4, len(moving) > 2]:
+    table = round_launches.PERSISTENT_EDGES if edges else round_launches.PERSISTENT
+    for rule in table[vec > 4, len(same) > 1] if same else round_launches.PERSISTENT_ALONE[vec > 4, len(moving) > 2]:
         block, vectors = rule.where == "block", max(1, rule.elements // vec)
         if chunks > rule.longest or block and (not alone or chunks > rule.threads * vectors):
             continue

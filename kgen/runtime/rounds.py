@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from math import prod
 
-from kgen.backends import devices, launches
+from kgen.backends import devices, launches, round_launches
 from kgen.backends.devices import Limits
-from kgen.backends.launches import COLUMN_LANES, FINISH, MOST_READINGS, MOST_ROUNDS, SECTOR, Round
+from kgen.backends.launches import MOST_READINGS, SECTOR
+from kgen.backends.round_launches import COLUMN_LANES, FINISH, MOST_ROUNDS, Round
 from kgen.backends.shared import MAX_STATIC, declared
 from kgen.errors import KgenError
 from kgen.runtime import rows
@@ -227,8 +228,8 @@ def _team(
     moves along with it; each thread has `sums` partials for each of its elements.  `static` gives the bytes that a team's kernel has
     itself; `maps`: none is reduced; `dear` as `plan` has it.  None where none has room."""
     arch, limits = device
-    most = max(1, launches.PARTIALS // (sums * vec))  # vectors of a thread
-    for rule in launches.ROUNDS_APART if apart else launches.ROUNDS[vec > 4, sums > 1]:
+    most = max(1, round_launches.PARTIALS // (sums * vec))  # vectors of a thread
+    for rule in round_launches.ROUNDS_APART if apart else round_launches.ROUNDS[vec > 4, sums > 1]:
         takes = (maps or not rule.maps) and (dear or not rule.dear) and rule.least <= sum(moving)
         made = _of(rule, chunks, min(most, max(1, rule.elements // vec)), arch, limits) if takes else None
         if made is None:

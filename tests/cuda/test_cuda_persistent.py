@@ -15,8 +15,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kgen  # noqa: E402
-from kgen.backends import backend, devices, launches  # noqa: E402
-from kgen.backends.launches import Round  # noqa: E402
+from kgen.backends import backend, devices, round_launches  # noqa: E402
+from kgen.backends.round_launches import Round  # noqa: E402
 from kgen.ir import Broken  # noqa: E402
 from kgen.runtime import driver, nvrtc, persistent  # noqa: E402
 from kgen.runtime.arguments import bind  # noqa: E402
@@ -171,7 +171,7 @@ def test_rows_one_after_another_stay_within_their_bounds(tmp_path, monkeypatch) 
     """Each row once, by two blocks, with what is its own; of any dims the same bits, and alone."""
     torch.manual_seed(0)
     rule = Round(32, 32, 32, 1, 3, "cluster", 512)
-    monkeypatch.setattr(launches, "PERSISTENT", {key: (Round(0, 0, 0, 0, 0, "none", 64), rule) for key in launches.PERSISTENT})
+    monkeypatch.setattr(round_launches, "PERSISTENT", {key: (Round(0, 0, 0, 0, 0, "none", 64), rule) for key in round_launches.PERSISTENT})
     monkeypatch.setattr(devices, "resident", lambda arch, blocks, cluster: 2)
     monkeypatch.setattr(persistent, "plan", one_block)
     monkeypatch.setattr(persistent, "cached", one_block)
@@ -204,8 +204,8 @@ def test_rows_that_begin_anywhere_follow_those_that_begin_alike(tmp_path, monkey
     a block takes a row by itself."""
     torch.manual_seed(1)
     rules = {True: Round(32, 32, 32, 1, 3, "block", 128), False: Round(32, 32, 32, 1, 3, "cluster", 512, every=True)}
-    edges = {key: (Round(0, 0, 0, 0, 0, "none", 16), rules[key[0]]) for key in launches.PERSISTENT_EDGES}
-    monkeypatch.setattr(launches, "PERSISTENT_EDGES", edges)
+    edges = {key: (Round(0, 0, 0, 0, 0, "none", 16), rules[key[0]]) for key in round_launches.PERSISTENT_EDGES}
+    monkeypatch.setattr(round_launches, "PERSISTENT_EDGES", edges)
     monkeypatch.setattr(devices, "resident", lambda arch, blocks, cluster: 9)
     monkeypatch.setattr(persistent, "plan", one_block)
     monkeypatch.setattr(persistent, "cached", one_block)
@@ -272,7 +272,7 @@ def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch, s
     reading."""
     torch.manual_seed(5)
     rule = Round(64, 64, 32, 1, stages, "cluster", 512, once=once)
-    monkeypatch.setattr(launches, "PERSISTENT", {key: (Round(0, 0, 0, 0, 0, "none", 64), rule) for key in launches.PERSISTENT})
+    monkeypatch.setattr(round_launches, "PERSISTENT", {key: (Round(0, 0, 0, 0, 0, "none", 64), rule) for key in round_launches.PERSISTENT})
     monkeypatch.setattr(devices, "resident", lambda arch, blocks, cluster: 1)
     monkeypatch.setattr(persistent, "cached", partial(one_block, stays=True))
     calls = [(torch.randn(many, 512) + torch.arange(many)[:, None], torch.randn(512), torch.randn(512), torch.rand(many)) for many in (1, 2, 13)]
@@ -298,7 +298,7 @@ def test_what_moves_is_read_in_every_way(tmp_path, monkeypatch, text: str, n: in
     torch.manual_seed(8)
     for table in ("PERSISTENT", "PERSISTENT_EDGES"):
         rule = Round(64, 64, 32, 1, 3, "cluster", 512, every=True)
-        monkeypatch.setattr(launches, table, {key: (rule,) for key in getattr(launches, table)})
+        monkeypatch.setattr(round_launches, table, {key: (rule,) for key in getattr(round_launches, table)})
     monkeypatch.setattr(devices, "resident", lambda arch, blocks, cluster: 4)
     monkeypatch.setattr(persistent, "cached", partial(one_block, stays=True))
     args = torch.randn(9, n, dtype=dtype), torch.randn(n, dtype=dtype)
@@ -319,7 +319,7 @@ def test_rows_that_share_nothing_follow_one_another(tmp_path, monkeypatch, stage
     elements take the places of those that the last reading has left."""
     torch.manual_seed(7)
     rule = Round(64, 64, 32, 1, stages, "cluster", 512)
-    monkeypatch.setattr(launches, "PERSISTENT_ALONE", {key: (Round(0, 0, 0, 0, 0, "none", 64), rule) for key in launches.PERSISTENT_ALONE})
+    monkeypatch.setattr(round_launches, "PERSISTENT_ALONE", {key: (Round(0, 0, 0, 0, 0, "none", 64), rule) for key in round_launches.PERSISTENT_ALONE})
     monkeypatch.setattr(devices, "resident", lambda arch, blocks, cluster: 2)
     for name in ("plan", "cached"):
         monkeypatch.setattr(persistent, name, partial(one_block, stays=True))

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kgen  # noqa: E402
 from kgen import pipeline  # noqa: E402
-from kgen.backends import backend, devices, launches  # noqa: E402
+from kgen.backends import backend, devices, round_launches  # noqa: E402
 from kgen.grad import backward  # noqa: E402
 from kgen.ir import Broken  # noqa: E402
 from kgen.monoids import Rides  # noqa: E402
@@ -160,8 +160,8 @@ def test_a_team_of_many_rows_adds_to_what_it_left(tmp_path, monkeypatch) -> None
     monkeypatch.setattr(rounds, "cached", rounds.plan)
     calls = [(torch.randn(m, n), torch.randn(m, n), torch.randn(n), torch.rand(m)) for m, n in ((140, 300), (70, 9000), (4200, 8))]
     hold_within_bounds(tmp_path, calls)
-    lanes = launches.Round(128, 32, 8, 8, 2, "lanes", 32)
-    monkeypatch.setattr(launches, "ROUNDS", {key: (lanes, *rules) for key, rules in launches.ROUNDS.items()})
+    lanes = round_launches.Round(128, 32, 8, 8, 2, "lanes", 32)
+    monkeypatch.setattr(round_launches, "ROUNDS", {key: (lanes, *rules) for key, rules in round_launches.ROUNDS.items()})
     rooms: list[int] = []
     verify = rounds.verify_rounds
     monkeypatch.setattr(rounds, "verify_rounds", lambda found, *rest: rooms.append(found.room) or verify(found, *rest))
@@ -177,7 +177,7 @@ def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch, s
     """Two parts of each row, which are sent together: as many rows as there are on their way, fewer, more; with one stage the next row's
     vectors take the places of what the last reading has left."""
     torch.manual_seed(6)
-    rule = launches.Round(64, 64, 8, 1, stages, "cluster")
+    rule = round_launches.Round(64, 64, 8, 1, stages, "cluster")
     plan = rounds.plan
 
     def alone(*asked):
@@ -189,7 +189,7 @@ def test_what_blocks_of_a_cluster_tell_is_each_rows_own(tmp_path, monkeypatch, s
         end = (end[0]._replace(team=walk.team), *end[1:])
         return replace(found, under=under, launches=((walk, found.groups, walk.threads, shared * cluster, 1), end))
 
-    monkeypatch.setattr(launches, "ROUNDS", {key: (rule, *rules) for key, rules in launches.ROUNDS.items()})
+    monkeypatch.setattr(round_launches, "ROUNDS", {key: (rule, *rules) for key, rules in round_launches.ROUNDS.items()})
     monkeypatch.setattr(devices, "resident", lambda arch, blocks, cluster: 2)
     monkeypatch.setattr(rounds, "cached", alone)
     calls = [(torch.randn(m, 1000) + 1, torch.randn(m, 1000), torch.randn(1000), torch.randn(m)) for m in (1, 3, 6, 17)]
