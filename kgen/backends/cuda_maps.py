@@ -11,7 +11,7 @@ from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily, MapView
 from kgen.backends.cuda_layouts import SPLATS, columns, groups, still, turned
 from kgen.backends.cuda_words import kept_words
-from kgen.backends.launches import pieces, window_rows
+from kgen.backends.launches import WINDOW_ROWS_ALONG, pieces, window_rows
 from kgen.backends.names import Names
 from kgen.backends.text import wrapped
 from kgen.backends.units import Reach, Tap, Tensor, Unit
@@ -54,8 +54,10 @@ class CudaMap(host.HostView):
     taps: list[tuple[str, str]]
     inside: str  # of windows: whether all their places lie inside, one element behind another along a tensor's last dim; or of rows
     within: str  # and what that is called
+    near: tuple[str, str]  # of threads that take neighbours: what is called so, and when that is
+    window_rows: bool  # whether a thread may take windows of several rows one below the other, all of which are there WITHIN
     window_head: str
-    window_calls: list[str]  # of the function that reads windows: where they do, and where they may not
+    window_calls: list[str]  # of the function that reads windows: where they do, where they may not, and where nothing is known
     part_loads: list[tuple[str, str]]
     drawn: list[tuple[str, str]]  # random words of neighbours
     stores: list[tuple[str, str, str, str]]
@@ -77,7 +79,7 @@ class CudaMap(host.HostView):
         return "pieces of a row" if self.by == "beyond" else "rows"
 
 
-BOTH = ("true", "false")
+BOTH, NEARBY = ("true", "false"), ("true, true", "true, false", "false, false")
 
 
 def reaches_rows(unit: Unit) -> bool:
@@ -105,10 +107,10 @@ def is_last(reach: Reach) -> bool:
     return reach.dim == reach.tensor.dims[-1]
 
 
-def known_along(reach: Reach) -> tuple[str, str]:
-    """A window's stride, and whether its place is known to lie inside: along the last dim of a tensor, what is WITHIN has one element
-    behind another, of which none is known to be there."""
-    return (f"WITHIN ? 1 : {reach.stride}", "false") if is_last(reach) else (reach.stride, "WITHIN")
+def known_along(reach: Reach, near: str) -> tuple[str, str]:
+    """A window's stride, and whether its place is known to lie inside: along the last dim of a tensor, what is WITHIN, or `near` as the
+    template calls that, has one element behind another, of which none is known to be there."""
+    return (f"{near} ? 1 : {reach.stride}", "false") if is_last(reach) else (reach.stride, "WITHIN")
 
 
 def bracketed(factor: str) -> str:
@@ -145,10 +147,17 @@ def is_span(unit: Unit, tap: Tap, m: Move) -> bool:
 
 
 def span_index(unit: Unit) -> str:
-    """The index along a row, by its name in the spec, of a map whose threads take several neighbours: it reads windows that go along rows
-    alone, and nothing else.  "" of others: of windows over more dims rows one below the other share more."""
-    alone = not unit.read and not unit.indexed and not unit.words
-    return unit.dims[-1] if alone and unit.reaches and all(len(t.by) == 1 and is_span(unit, t, t.by[0]) for t in unit.taps) else ""
+    """The index along a row, by its name in the spec, of a map whose threads take several neighbours: it reads windows that go along rows,
+    among other dims, and nothing else.  "" of others, and where a thread would read more than it has registers for."""
+    alone = not unit.read and not unit.indexed and not unit.words and unit.reaches
+    spans = all(any(is_span(unit, t, m) for m in t.by) and all(m.along for m in t.by) for t in unit.taps)
+    few = len(unit.taps) <= WINDOW_ROWS_ALONG[-1][0] or in_rows_alone(unit)
+    return unit.dims[-1] if alone and spans and few else ""
+
+
+def in_rows_alone(unit: Unit) -> bool:
+    """Whether all that a map reads lies along its rows."""
+    return all(len(t.by) == 1 and is_span(unit, t, t.by[0]) for t in unit.taps)
 
 
 def stepped(m: Move, at: str) -> str:
@@ -183,6 +192,8 @@ class MapPrinter:
         self.held = 0 if self.by == "under" else still(unit.dims, dims) if self.pieces else columns(unit.dims, dims)
         self.rows = bool(unit.taps) or bool(self.held)
         self.along = span_index(unit)
+        self.near, self.near_name = "NEAR" if self.along else "WITHIN", self.names.fresh("aligned") if self.along else ""
+        self.ways = NEARBY if self.along else BOTH
         self.shared = self.shared_reads() if unit.reaches else {}
         written, loaded = self.base.writable, {t.name for t in unit.read}
         parts = () if unit.taps else render.kernel.parts
@@ -343,7 +354,7 @@ class MapPrinter:
         moves = [m for x in self.unit.taps if x.tensor.name == t.tensor.name for m in x.by if m.along]
         found = {m.dim: f"{f'{m.times} * ' if m.times > 1 else ''}i64({self.at[self.index_name(m.along)]})" for m in moves}
         alike = len({(m.dim, m.along, m.times, m.over) for m in moves}) == len(found) and all(m.over == 1 for m in moves)
-        return found if alike and self.row and not self.along else {}
+        return found if alike and self.row else {}
 
     def origin(self, t: Tap, m: Move) -> list[str]:
         """That of a window along a dim, as an argument of its own where there is one."""
@@ -354,7 +365,7 @@ class MapPrinter:
         origins, tensor = self.origins(t), t.tensor.name
         if origins and tensor not in self.anchors:
             self.anchors[tensor] = self.names.fresh(f"{tensor}_from")
-            steps = [f"{at} * {bracketed(known_along(self.unit.reach(t.tensor, dim))[0])}" for dim, at in origins.items()]
+            steps = [f"{at} * {bracketed(known_along(self.unit.reach(t.tensor, dim), self.near)[0])}" for dim, at in origins.items()]
             made[self.anchors[tensor]] = f"anchored({tensor} + {self.at[tensor]} + ({' + '.join(steps)}))"
         return self.anchors.get(tensor, "")
 
@@ -374,13 +385,14 @@ class MapPrinter:
     def span(self, m: Move, tap: Tap, which: list[int]) -> str:
         """What a thread's neighbours read of a line, by windows' moves along a row."""
         reach = self.unit.reach(tap.tensor, m.dim)
-        kind = f"{m.times}, {min(which)}, {reached(max(which), m, 'LANES')}, WITHIN"
-        return f"span_at<{kind}>({self.place(self.index_name(m.along))}, {reach.size}, WITHIN ? 1 : {reach.stride})"
+        kind = f"{m.times}, {min(which)}, {reached(max(which), m, 'LANES')}, NEAR, WITHIN ? {2 if in_rows_alone(self.unit) else 1} : 0"
+        given = ", ".join([self.place(self.index_name(m.along)), reach.size, known_along(reach, self.near)[0], *self.origin(tap, m)])
+        return f"span_at<{kind}>({given})"
 
     def line(self, m: Move, tap: Tap) -> str:
         """The place of a line that is `h` further on than that of a thread's first row, by a window's move along the dim of its rows."""
         reach = self.unit.reach(tap.tensor, m.dim)
-        stride, known = known_along(reach)
+        stride, known = known_along(reach, self.near)
         first = moved(f"i64({self.at[self.row]})", m)
         given = ", ".join([f"{f'{m.times} * ' if m.times > 1 else ''}{first} + h", reach.size, stride, *self.origin(tap, m)])
         return f"window_at<1, 0, 1, {known}, false>({given})"
@@ -391,7 +403,7 @@ class MapPrinter:
         if m.along:
             reach = self.unit.reach(tap.tensor, m.dim)
             some = "WITHIN" if m.over > 1 else "false"
-            stride, known = known_along(reach)
+            stride, known = known_along(reach, self.near)
             given = ", ".join([moved(at, m), reach.size, stride, *self.origin(tap, m)])
             return f"window_at<{m.times}, {m.by}, {m.over}, {known}, {some}>({given})"
         if m.fixed:
@@ -400,25 +412,49 @@ class MapPrinter:
         return f"move<{position}, {str(m.wraps).lower()}>({at}, u64({m.by}){by})"
 
     def inside(self) -> str:
-        """Whether a thread's windows lie inside their tensors along all but those' last dims, along which there is one element behind
-        another; of neighbours in other rows whether these are there."""
+        """Whether a thread's rows are there, and what it reads in windows lies inside (`held_inside`), one element behind another along
+        their tensors' last dims; of neighbours in other rows whether these are there."""
         if self.row and not self.unit.reaches:
             rows = [m.by for t in self.unit.taps for m in t.by if m.dim == self.unit.dims[-2]]
             size = f"extent(layout, {self.base.position[self.row]})"
             return f"ROWS > 1 && within<1, {min(rows)}, {max(rows)}, 1, ROWS>({self.at[self.row]}, {size})"
         index = {x.spec_name: x.name for x in self.unit.indices}
-        last = [r for r in self.unit.reaches if is_last(r)]
-        made = [*(f"{r.stride} == 1" for r in last), *dict.fromkeys(f"{r.size} > 0" for r in last if not self.along)]
-        for r in last if self.along else []:
-            strides = [x.stride for x in self.unit.reaches if x.tensor is r.tensor and x is not r]
-            strides += [] if self.row else [f"layout.below({self.base.position[r.tensor.name]}, ROWS)"]
-            made.append(f"is_aligned<LANES>({', '.join([f'{r.tensor.name} + {self.at[r.tensor.name]}', r.size, *strides])})")
-        windows = [(t.tensor, m, index[m.along]) for t in self.unit.taps for m in t.by if m.along and m.dim != t.tensor.dims[-1]]
-        steps = [((self.unit.reach(t, m.dim).size, m.times, m.over, moved(self.at[x], m), x == self.row), m.by) for t, m, x in windows]
-        for (size, times, over, at, below), own in groupby(sorted(steps), lambda pair: pair[0]):
+        last = [r for r in self.unit.reaches if is_last(r) and not self.along]
+        made = [self.near_name] if self.along else [*(f"{r.stride} == 1" for r in last), *dict.fromkeys(f"{r.size} > 0" for r in last)]
+        made += [f"layout.template has<ROWS>({self.at[self.row]}, ROWS - 1)"] if self.row else []
+        windows = [(t, m, index[m.along]) for t, m in self.held_inside()]
+        many = {self.row: ", ROWS", self.along and index[self.along]: ", LANES"}
+        steps = [((self.unit.reach(t, m.dim).size, m.times, m.over, moved(self.at[x], m), many.get(x, "")), m.by) for t, m, x in windows]
+        for (size, times, over, at, several), own in groupby(sorted(steps), lambda pair: pair[0]):
             by = [n for _, n in own]
-            made.append(f"within<{times}, {min(by)}, {max(by)}, {over}{', ROWS' if below else ''}>({at}, {size})")
+            made.append(f"within<{times}, {min(by)}, {max(by)}, {over}{several}>({at}, {size})")
         return " && ".join(made)
+
+    def held_inside(self) -> set[tuple[Tensor, Move]]:
+        """The windows that are to lie inside their tensors: all along dims but those' last.  Of neighbours those along these, too, where
+        windows go along rows alone, else what begins and ends their own steps: at a row's ends threads ask for what is beside these."""
+        windows = {(t.tensor, m) for t in self.unit.taps for m in t.by if m.along}
+        if self.along and in_rows_alone(self.unit):
+            return windows
+        last = {(t, m) for t, m in windows if m.dim == t.dims[-1]}
+        return windows - last | {(t, m._replace(by=by)) for t, m in last if self.along for by in (0, m.times - 1)}
+
+    def nearby(self) -> str:
+        """Whether all that windows read along a row lies one element behind another, in whole aligned vectors."""
+        made = list[str]()
+        for r in self.unit.reaches:
+            if is_last(r):
+                strides = [x.stride for x in self.unit.reaches if x.tensor is r.tensor and x is not r]
+                strides += [] if self.row else [f"layout.below({self.base.position[r.tensor.name]}, ROWS)"]
+                aligned = ", ".join([f"{r.tensor.name} + {self.at[r.tensor.name]}", r.size, *strides])
+                made.append(f"{r.stride} == 1 && is_aligned<LANES>({aligned})")
+        return " && ".join(made)
+
+    def within(self) -> str:
+        """What `inside` says, in words."""
+        if self.along:
+            return "all that is read is there" if in_rows_alone(self.unit) else "all rows are there"
+        return "all rows are there" + (", with neighbours next to one another" if self.unit.reaches else "")
 
     def view(self) -> CudaMap:
         """What the templates take."""
@@ -461,9 +497,11 @@ class MapPrinter:
             drawn=self.drawn(),
             taps=self.taps(),
             inside=self.inside(),
-            within="all rows are there, with neighbours next to one another" if unit.reaches else "all rows are there",
+            within=self.within(),
+            near=(self.near_name, self.nearby() if self.along else ""),
+            window_rows=bool(self.row and unit.reaches),
             window_head=wrapped(f"__device__ inline void {windows}", [f"const Index (&at)[{len(base.operands)}]", *passed], " {"),
-            window_calls=[host.indented(wrapped(f"{windows}<{chosen}LANES, SPLAT, ROWS, {b}>", behind, ";", 90), 8) for b in BOTH],
+            window_calls=[host.indented(wrapped(f"{windows}<{chosen}LANES, SPLAT, ROWS, {b}>", behind, ";", 90), 8) for b in self.ways],
             stores=stores,
             part_stores=self.part_stores(stores),
             turns=bool(self.groups),
@@ -531,7 +569,7 @@ class MapPrinter:
         below = f"rows_below({many}{f', {base.position[self.row]}' if self.row else ''})"
         held = {"below": self.held, "beyond": f"pieces({many})", "under": below}[self.by]
         if unit.reaches:
-            of_rows = 1 if self.along else window_rows(len(unit.taps), bool(self.row), divides(unit))
+            of_rows = window_rows(len(unit.taps), bool(self.row), divides(unit), bool(self.along))
             of_row = f", {self.base.position[self.row]}" if self.row else ", -1" if self.along else ""
             of_row += f", {self.base.position[self.index_name(self.along)]}" if self.along else ""
             held = f"windows({of_rows}{of_row})" if of_rows > 1 or self.along else 0

@@ -278,8 +278,9 @@ KEYED_FEW = {"cuda": 20, "triton": 64, "cpp": 320}
 #: steps alone, and where one divides (as gradients do). Of rows one below the other, which share what they read, as did best on an H200.
 WINDOW_ROWS = (((8, 8), (16, 4), (48, 2)), ((16, 4), (48, 2)))
 WINDOW_ROWS_BELOW = (((16, 8), (30, 2), (64, 4)), ((16, 4), (30, 2), (64, 4)))
-#: Neighbours in a row that a thread takes where windows along it share what they read, of one row: as they did best on an H200.
-WINDOW_LANES = 4
+#: Neighbours in a row that a thread takes where windows along it share what they read: of one row, as did best on an H200; of windows that
+#: go across rows, too, of so many rows one below the other.
+WINDOW_LANES, WINDOW_ROWS_ALONG = 4, ((16, 4), (64, 1))
 
 
 def map_rows(vec: int) -> int:
@@ -287,10 +288,11 @@ def map_rows(vec: int) -> int:
     return MAP_ROWS.get(vec, 4)
 
 
-def window_rows(taps: int, below: bool = False, divides: bool = False) -> int:
-    """Of how many rows, one `below` the other, a thread takes an element each that reads so many neighbours in windows; `divides`: some at
-    places that are quotients."""
-    return next((rows for most, rows in (WINDOW_ROWS_BELOW if below else WINDOW_ROWS)[divides] if taps <= most), 1)
+def window_rows(taps: int, below: bool = False, divides: bool = False, along: bool = False) -> int:
+    """Of how many rows, one `below` the other, a thread takes an element each that reads so many neighbours in windows, or several that lie
+    `along` a row; `divides`: some neighbours lie at places that are quotients."""
+    table = WINDOW_ROWS_ALONG if along else (WINDOW_ROWS_BELOW if below else WINDOW_ROWS)[divides]
+    return 1 if along and not below else next((rows for most, rows in table if taps <= most), 1)
 
 
 def pieces(taps: int, below: bool) -> int:

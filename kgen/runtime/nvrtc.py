@@ -103,7 +103,7 @@ def plan(
         vec //= 2
     splat = 0 if vec == 1 else splat
     known = row < 0 or len(shape) > 1 and strides_of[row][-2] == 1
-    windows = window_rows(taps, row >= 0, divides) if single and n >= MAP_MANY and known and along < 0 else 1
+    windows = window_rows(taps, row >= 0, divides, along >= 0) if single and n >= MAP_MANY and known else 1
     under = single and row >= 0 and known
     if windows > 1 and not under:
         shape, strides_of, windows = rows.rows_last(shape, strides_of, itemsizes, windows)

@@ -127,6 +127,8 @@ static unsigned __match_any_sync(unsigned, unsigned word) {
     together(me);
     return alike;
 }
+static unsigned __activemask() { return ~0u; }
+static bool __all_sync(unsigned, bool holds) { return holds; }  // of one thread: those of a warp come to it one by one
 static int __popc(unsigned u) { return __builtin_popcount(u); }
 static unsigned __cvta_generic_to_shared(const void* p) { return unsigned((const unsigned char*)p - row_memory); }
 static unsigned char* shared_at(unsigned place) { return row_memory + int(place); }  // a kernel's own arrays stand before or behind

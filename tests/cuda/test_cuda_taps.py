@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from kgen import check, grad, pipeline, syntax
-from kgen.backends import backend
+from kgen.backends import backend, launches
 from kgen.parts import over_parts
 from kgen.passes import Map
 from kgen.runtime import nvrtc
@@ -73,6 +73,35 @@ y = x[N = 3*index[Q] - 2 else -7] - x[N = 3*index[Q] else 1]
 DILATED = "dilated(x: T[..., N]) -> y: T[..., Q] where Q = N + 1\n\ny = max({})\n".format(
     ", ".join(f"x[N = index[Q] + {k} - 5 else -inf]" for k in (0, 3, 6, 9))
 )
+
+
+#: Along rows and across them, of which a thread takes neighbours in several rows: of four in steps of one; of three, three apart, in steps of
+#: two along three dims; of two in steps of three, whose dims between no window runs along.
+SQUARE = "square(x: T[..., M, N]) -> y: T[..., P, Q] where P = M - 1, Q = N - 1, I = 4, J = 4\n\ny = max[I, J](x[M = index[P] + index[I] - 1, N = index[Q] + index[J] - 1 else -inf])\n"
+CUBE = "cube(x: T[..., L, M, N]) -> y: T[..., O, P, Q] where O = (L - 1) // 2, P = (M - 1) // 2, Q = (N - 1) // 2, I = 3, J = 3, K = 3\n\ny = sum[I, J, K](x[L = 2*index[O] + 3*index[I] - 2, M = 2*index[P] + 3*index[J] - 2, N = 2*index[Q] + 3*index[K] - 2 else 0])\n"
+APART = "apart(x: T[..., L, M, N]) -> y: T[..., O, M, Q] where O = L // 3, Q = N // 3 + 1\n\ny = max(x[L = 3*index[O], N = 3*index[Q] - 2 else -7], x[L = 3*index[O] + 1, N = 3*index[Q] else 1])\n"
+
+
+def square(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.max_pool2d(x[None], 4, 1, 1)[0]
+
+
+def cube(x: torch.Tensor) -> torch.Tensor:
+    padded = torch.nn.functional.pad(x, (2, 8) * 3)
+    parts = [padded[..., i : i + 2 * o : 2, j : j + 2 * p : 2, k : k + 2 * q : 2] for o, p, q in [[(n - 1) // 2 for n in x.shape[-3:]]] for i in (0, 3, 6) for j in (0, 3, 6) for k in (0, 3, 6)]
+    return torch.stack(parts).sum(0)
+
+
+def apart(x: torch.Tensor) -> torch.Tensor:
+    o, q = torch.arange(x.shape[-3] // 3), torch.arange(x.shape[-1] // 3 + 1)
+    columns = x.transpose(-3, -2)  # M, L, N
+
+    def at(l: torch.Tensor, n: torch.Tensor, fill: float) -> torch.Tensor:
+        inside = ((l >= 0) & (l < x.shape[-3]))[:, None] & ((n >= 0) & (n < x.shape[-1]))
+        found = columns[..., l.clamp(0, x.shape[-3] - 1)[:, None], n.clamp(0, x.shape[-1] - 1)]
+        return torch.where(inside, found, fill).transpose(-3, -2)
+
+    return torch.maximum(at(3 * o, 3 * q - 2, -7), at(3 * o + 1, 3 * q, 1))
 
 
 def dilated(x: torch.Tensor) -> torch.Tensor:
@@ -285,6 +314,28 @@ def test_windows_of_neighbours_in_a_row(tmp_path: Path, monkeypatch: pytest.Monk
     nvrtc.cached_plan.cache_clear()
 
 
+@pytest.mark.parametrize("rows", [2, 4, 8])
+def test_windows_of_neighbours_in_several_rows(rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As threads take them of many elements, of each number of rows: of rows in whole aligned vectors, and of others; results end within a
+    vector, and within a thread's rows."""
+    monkeypatch.setattr(nvrtc, "MAP_MANY", 1)
+    monkeypatch.setattr(launches, "WINDOW_ROWS_ALONG", ((64, rows),))
+    nvrtc.cached_plan.cache_clear()
+    x = torch.randint(-8, 8, (2, 9, 13, 24)).float()
+    x[0, 3, 5, 7], x[1, 0, 0], x[0, 8, 12, 23] = torch.nan, -torch.inf, torch.inf
+    given = [x, x[..., :8], x[..., 1:], x[..., :7], x[:, 1:5, 2:6, 4:8], x.permute(0, 1, 3, 2), x.permute(0, 2, 1, 3), x.bfloat16(), x.bfloat16()[..., 3:], x.double()]
+    for text, meaning in ((SQUARE, square), (CUBE, cube), (APART, apart)):
+        calls = [(one[0] if meaning is square else one,) for one in given]
+        (folder := tmp_path / meaning.__name__).mkdir()
+        emulated = Emulated(over_parts(check.check(syntax.parse(text, "windows.k"))).file.source.text, folder, *calls)
+        ways = {tuple(e.rstrip(">").split(", ")[2::3]) for e in emulated.expressions}
+        assert ways >= ({("4", "1"), ("2", "1")} if meaning is apart else {("4", str(rows)), ("2", str(rows))}), ways
+        for args in calls:
+            (found,) = emulated(*args).values()
+            torch.testing.assert_close(found, meaning(args[0].double()).to(found.dtype), rtol=0, atol=0, equal_nan=True)
+    nvrtc.cached_plan.cache_clear()
+
+
 def test_shifts_by_numbers_of_the_call(tmp_path: Path) -> None:
     chance = random.Random(8)
     far = (0, 1, -3, 8, 16, -24, 1000, 2**63 - 1, -(2**63))
@@ -394,6 +445,8 @@ def test_windows_of_a_tensor_are_counted_from_one_pointer() -> None:
         made = source[source.index("counted_windows(") : source.index("counted_vector(")]
         return made.count("anchored("), made.count("(layout, x_from, ")
 
-    assert counted("max(x[H = 2*index[P] - 1, W = 2*index[Q] else -inf], x[H = 2*index[P], W = 2*index[Q] + 1 else -inf])") == (1, 2)
+    two = "max(x[H = 2*index[P] - 1, W = 2*index[Q] else -inf], x[H = 2*index[P], W = 2*index[Q] + 1 else -inf])"
+    assert counted(two) == (1, 1)  # lines that both read
+    assert counted(f"{two} + index[P]") == (1, 2)
     assert counted("x[H = (index[P] + 1) // 2, W = index[Q] else 0] + x[H = index[P], W = index[Q] else 0]") == (0, 0)
     assert counted("x[H = 2*index[P], W = index[Q] else 0] + x[H = index[P], W = index[Q] + 1 else 0]") == (0, 0)

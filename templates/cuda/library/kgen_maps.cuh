@@ -244,6 +244,8 @@ cudaError_t run_map(int rank, const i64* size, const Operand (&operands)[K], cud
     if (plan.wide) return run(Variant<8, 1, u64, 0>(), 1);
     if constexpr (are_windows(HELD)) {
         constexpr int LANES = VEC > 1 ? VEC : 1, MANY = windows_of(HELD), HALF = index_of(HELD) < 0 ? MANY / 2 : MANY;
+        if (MANY > 1 && plan.lanes > 1 && plan.rows == MANY && plan.rank <= 4) return run(Variant<4, LANES, unsigned, 0, MANY>(), 1);
+        if (MANY > 1 && plan.lanes > 1 && plan.rows == MANY) return run(Variant<8, LANES, unsigned, 0, MANY>(), 1);
         if (plan.lanes > 1 && plan.rank <= 2) return run(Variant<2, LANES, unsigned, 0>(), 1);
         if (plan.lanes > 1) return run(Variant<8, LANES, unsigned, 0>(), 1);
         if (plan.rows == MANY && MANY > 1 && plan.rank <= 4) return run(Variant<4, 1, unsigned, 0, MANY>(), 1);

@@ -81,6 +81,9 @@ template <typename T> __device__ inline const T* anchored(const T* p) {
     __builtin_assume(__isGlobal(p));
     return p;
 }
+// Whether something holds for all threads of a warp that come here at once: where it does not, those for which it does go the others' way, so
+// that the warp goes one.
+__device__ inline bool together(bool holds) { return __all_sync(__activemask(), holds); }
 // Whether the places from that with LOW up to that with HIGH lie inside, of so many ROWS.
 template <i64 TIMES, i64 LOW, i64 HIGH, i64 OVER, int ROWS = 1> __device__ inline bool within(i64 at, i64 size) {
     return window_place<TIMES, LOW, OVER>(at) >= 0 && window_place<TIMES, HIGH, OVER>(at + ROWS - 1) < size;
@@ -222,40 +225,51 @@ __device__ inline Lanes<F, LANES> tap_of(const Layout& layout, const T* p, bool 
     if (here) p += (begin - i64(by.at)) * stride_along(layout, K, INDEX);
     return tap_of<F, LANES, SPLAT, K>(layout, p, inside && here, fill, more...);
 }
-// What a thread's LANES neighbours read of a line along a row: the elements FIRST to LAST from the place TIMES * at on, each once. WITHIN: they
-// lie one behind another, in whole aligned vectors; then `at` is a multiple of LANES.
-template <i64 TIMES, int FIRST, int LAST, bool WITHIN> struct Span {
-    i64 at, size, stride;
+// What a thread's LANES neighbours read of a line along a row: the elements FIRST to LAST from the place TIMES * at on, each once. NEAR: they
+// lie one behind another, in whole aligned vectors; then `at` is a multiple of LANES. SURE: all of them are there, or (1) those of the
+// neighbours' own steps. Pointers stand at `origin`.
+template <i64 TIMES, int FIRST, int LAST, bool NEAR, int SURE> struct Span {
+    i64 at, size, stride, origin;
 };
-template <i64 TIMES, int FIRST, int LAST, bool WITHIN, typename Index>
-__device__ inline Span<TIMES, FIRST, LAST, WITHIN> span_at(Index at, i64 size, i64 stride) {
-    return {i64(at), size, stride};
+template <i64 TIMES, int FIRST, int LAST, bool NEAR, int SURE, typename Index>
+__device__ inline Span<TIMES, FIRST, LAST, NEAR, SURE> span_at(Index at, i64 size, i64 stride, i64 origin = 0) {
+    return {i64(at), size, stride, origin};
 }
 template <typename F, int FIRST, int COUNT> struct Spanned {
     F at[COUNT];
     __device__ F operator[](int e) const { return at[e - FIRST]; }
 };
+// The least power of two from n on: elements of a vector's part that begins or ends where it does.
+template <int N> constexpr int PART_OF = 2 * PART_OF<(N + 1) / 2>;
+template <> constexpr int PART_OF<1> = 1;
 template <typename... S> constexpr bool SPANS = false;
-template <i64 TIMES, int FIRST, int LAST, bool WITHIN> constexpr bool SPANS<Span<TIMES, FIRST, LAST, WITHIN>> = true;
+template <i64 TIMES, int FIRST, int LAST, bool NEAR, int SURE> constexpr bool SPANS<Span<TIMES, FIRST, LAST, NEAR, SURE>> = true;
 template <typename One, typename Two, typename... S> constexpr bool SPANS<One, Two, S...> = SPANS<Two, S...>;
 
-template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, i64 TIMES, int FIRST, int LAST, bool WITHIN>
-__device__ inline Spanned<F, FIRST, LAST - FIRST + 1> tap_of(const Layout& layout, const T* p, bool inside, F fill, Span<TIMES, FIRST, LAST, WITHIN> by) {
-    constexpr int EACH = WITHIN ? LANES : 1, LOW = FIRST - (FIRST % EACH + EACH) % EACH;  // elements of a vector, and where the first one begins
-    Spanned<F, FIRST, LAST - FIRST + 1> found;
-    p += TIMES * by.at * by.stride;
-    #pragma unroll
-    for (int e = LOW; e <= LAST; e += EACH) {
-        const bool here = inside && u64(TIMES * by.at + e) < u64(by.size);
-        Vector<T, EACH> v;  // of what stands outside: were it not set, the compiler would take the vector before for it, and wait for that
+// The elements E and up of a span, a vector of EACH at a time; of the first and the last vector no more than the part that is asked for.
+template <int E, int EACH, int LANES, int FIRST, int LAST, int SURE, i64 TIMES, bool NEAR, typename F, typename T>
+__device__ inline void read_span(Spanned<F, FIRST, LAST - FIRST + 1>& found, const T* p, bool inside, F fill, const Span<TIMES, FIRST, LAST, NEAR, SURE>& by) {
+    if constexpr (E <= LAST) {
+        constexpr int BEHIND = FIRST > E ? FIRST - E : 0, ASKED = (LAST - E < EACH ? LAST - E + 1 : EACH) - BEHIND;
+        constexpr int PART = PART_OF<(BEHIND > 0 ? EACH - BEHIND : ASKED)>, FROM = BEHIND > 0 ? E + EACH - PART : E;
+        constexpr bool THERE = SURE > 1 || (SURE == 1 && E >= 0 && E < TIMES * LANES);
+        const bool here = inside && (THERE || u64(TIMES * by.at + E) < u64(by.size));
+        Vector<T, PART> v;  // of what stands outside: were it not set, the compiler would take the vector before for it, and wait for that
         #pragma unroll
-        for (int k = 0; k < EACH; k++) v.at[k] = T(fill);
-        if (here) v = *reinterpret_cast<const Vector<T, EACH>*>(p + e * by.stride);
+        for (int k = 0; k < PART; k++) v.at[k] = T(fill);
+        if (here) v = *reinterpret_cast<const Vector<T, PART>*>(p + FROM * by.stride);
         #pragma unroll
-        for (int k = 0; k < EACH; k++) {
-            if (e + k >= FIRST && e + k <= LAST) found.at[e + k - FIRST] = sizeof(T) == sizeof(F) || here ? F(element(v, k)) : fill;
+        for (int k = 0; k < PART; k++) {
+            if (FROM + k >= FIRST && FROM + k <= LAST) found.at[FROM + k - FIRST] = sizeof(T) == sizeof(F) || here ? F(element(v, k)) : fill;
         }
+        read_span<E + EACH, EACH, LANES>(found, p, inside, fill, by);
     }
+}
+template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, i64 TIMES, int FIRST, int LAST, bool NEAR, int SURE>
+__device__ inline auto tap_of(const Layout& layout, const T* p, bool inside, F fill, Span<TIMES, FIRST, LAST, NEAR, SURE> by) {
+    constexpr int EACH = NEAR ? LANES : 1, LOW = FIRST - (FIRST % EACH + EACH) % EACH;  // elements of a vector, and where the first one begins
+    Spanned<F, FIRST, LAST - FIRST + 1> found;
+    read_span<LOW, EACH, LANES>(found, p + (TIMES * by.at - by.origin) * by.stride, inside, fill, by);
     return found;
 }
 // Whether a line of a tensor lies in whole aligned vectors of LANES elements, wherever it begins along dims with such strides.
@@ -264,7 +278,12 @@ template <int LANES, typename T, typename... I> __device__ inline bool is_aligne
 }
 // As many of a vector's elements as there are, `step` apart.
 template <int LANES, typename T, typename Index> __device__ inline void store_some(T* p, const Vector<T, LANES>& v, Index count, Index step) {
-    if (LANES == 1 || (step == 1 && count >= LANES && u64(p) % sizeof v == 0)) return store(p, v);
+    if (LANES == 1 || (step == 1 && count >= LANES)) {
+        if (LANES == 1 || u64(p) % sizeof v == 0) return store(p, v);
+        #pragma unroll
+        for (int k = 0; k < LANES; k++) p[k] = v.at[k];
+        return;
+    }
     #pragma unroll
     for (int k = 0; k < LANES; k++) {
         if (k < count) p[k * step] = v.at[k];
