@@ -10,8 +10,9 @@ from kgen.backends import cuda_host as host
 from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily, MapView
 from kgen.backends.cuda_layouts import SPLATS, columns, groups, still, turned
+from kgen.backends.cuda_windows import divides, even_steps, in_rows_alone, is_span, reaches_rows, row_index, span_index
 from kgen.backends.cuda_words import kept_words
-from kgen.backends.launches import WINDOW_ROWS_ALONG, pieces, window_rows
+from kgen.backends.launches import pieces, window_rows
 from kgen.backends.names import Names
 from kgen.backends.text import wrapped
 from kgen.backends.units import Reach, Tap, Tensor, Unit
@@ -82,26 +83,6 @@ class CudaMap(host.HostView):
 BOTH, NEARBY = ("true", "false"), ("true, true", "true, false", "false, false")
 
 
-def reaches_rows(unit: Unit) -> bool:
-    """Whether a map reads neighbours in other rows: then rows one below the other share most of what they read."""
-    return any(m.counts != unit.dims[-1] for t in unit.taps for m in t.by)
-
-
-def row_index(unit: Unit) -> str:
-    """The index along the dim of a map's rows, by its name in the spec, where neighbours lie along that: then rows one below the other
-    share most of what they read.  "" where none do, or where of windows a tensor has rows too."""
-    rows = unit.dims[-2] if len(unit.dims) > 1 else ""
-    moves = [m for t in unit.taps for m in t.by if m.counts == rows]
-    if unit.reaches:
-        return rows if any(m.along for m in moves) and not any(rows in t.tensor.dims for t in unit.taps) else ""
-    return rows if moves and all(m.fixed for m in moves) and all(rows in t.tensor.dims for t in unit.taps) else ""
-
-
-def divides(unit: Unit) -> bool:
-    """Whether a map reads windows at places that are quotients."""
-    return any(m.over > 1 for t in unit.taps for m in t.by)
-
-
 def is_last(reach: Reach) -> bool:
     """Whether windows go along the last dim of a tensor."""
     return reach.dim == reach.tensor.dims[-1]
@@ -139,25 +120,6 @@ class Shared(NamedTuple):
     name: str
     row: Move | None
     last: Move | None
-
-
-def is_span(unit: Unit, tap: Tap, m: Move) -> bool:
-    """Whether a move is a window's in whole steps along a map's rows and a tensor's, so that neighbours share what they read there."""
-    return m.along == unit.dims[-1] and m.over == 1 and not m.numbers and m.dim == tap.tensor.dims[-1]
-
-
-def span_index(unit: Unit) -> str:
-    """The index along a row, by its name in the spec, of a map whose threads take several neighbours: it reads windows that go along rows,
-    among other dims, and nothing else.  "" of others, and where a thread would read more than it has registers for."""
-    alone = not unit.read and not unit.indexed and not unit.words and unit.reaches
-    spans = all(any(is_span(unit, t, m) for m in t.by) and all(m.along for m in t.by) for t in unit.taps)
-    few = len(unit.taps) <= WINDOW_ROWS_ALONG[-1][0] or in_rows_alone(unit)
-    return unit.dims[-1] if alone and spans and few else ""
-
-
-def in_rows_alone(unit: Unit) -> bool:
-    """Whether all that a map reads lies along its rows."""
-    return all(len(t.by) == 1 and is_span(unit, t, t.by[0]) for t in unit.taps)
 
 
 def stepped(m: Move, at: str) -> str:
@@ -447,7 +409,8 @@ class MapPrinter:
                 strides = [x.stride for x in self.unit.reaches if x.tensor is r.tensor and x is not r]
                 strides += [] if self.row else [f"layout.below({self.base.position[r.tensor.name]}, ROWS)"]
                 aligned = ", ".join([f"{r.tensor.name} + {self.at[r.tensor.name]}", r.size, *strides])
-                made.append(f"{r.stride} == 1 && is_aligned<LANES>({aligned})")
+                times = max((m.times & -m.times for t in self.unit.taps for m in t.by if is_span(self.unit, t, m)), default=1)
+                made.append(f"{r.stride} == 1 && is_aligned<LANES, {times}>({aligned})")
         return " && ".join(made)
 
     def within(self) -> str:
@@ -562,7 +525,8 @@ class MapPrinter:
         written = [t for t in base.operands if t.name in base.writable]
         vec, most = (f"16 / {host.widest([(t.dtype, t.type) for t in own])}" for own in (moving, written))
         widest = host.widest([(t.dtype, t.type) for t in self.memory])
-        vec, most = (f"window_lanes({widest})" if self.along else "1", "1") if unit.reaches else (vec, most)
+        if unit.reaches:
+            vec, most = f"window_lanes({widest}, {str(even_steps(unit)).lower()})" if self.along else "1", "1"
         launch = ["rank", "size", "operands", "stream", "kernel", *(t.name for t in self.memory), *(n.given for n in self.numbers)]
         launch += unit.extents
         many = pieces(len(unit.taps), self.by == "under") if self.pieces else 1
@@ -571,7 +535,7 @@ class MapPrinter:
         if unit.reaches:
             of_rows = window_rows(len(unit.taps), bool(self.row), divides(unit), bool(self.along))
             of_row = f", {self.base.position[self.row]}" if self.row else ", -1" if self.along else ""
-            of_row += f", {self.base.position[self.index_name(self.along)]}" if self.along else ""
+            of_row += f", {self.base.position[self.index_name(self.along)]}{', true' * even_steps(unit)}" if self.along else ""
             held = f"windows({of_rows}{of_row})" if of_rows > 1 or self.along else 0
         head = f"return run_map<{vec}, {most}, {lacking}{f', {held}' if held else ''}>"
         if self.turned:

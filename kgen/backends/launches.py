@@ -280,7 +280,7 @@ WINDOW_ROWS = (((8, 8), (16, 4), (48, 2)), ((16, 4), (48, 2)))
 WINDOW_ROWS_BELOW = (((16, 8), (30, 2), (64, 4)), ((16, 4), (30, 2), (64, 4)))
 #: Neighbours in a row that a thread takes where windows along it share what they read: of one row, as did best on an H200; of windows that
 #: go across rows, too, of so many rows one below the other.
-WINDOW_LANES, WINDOW_ROWS_ALONG = 4, ((16, 4), (64, 1))
+WINDOW_LANES, WINDOW_ROWS_ALONG = 4, ((16, 4), (64, 2))
 
 
 def map_rows(vec: int) -> int:

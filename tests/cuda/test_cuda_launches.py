@@ -437,7 +437,7 @@ def map_alike(call: Call, file: File) -> str:
     (line,) = file.call(call.entry, call.arch, None, call.sizes, call.pointers).splitlines()
     strides, itemsizes, addresses = ([given[k] for given in call.given] for k in (1, 2, 0))
     unit = call.unit
-    near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides, unit.along
+    near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides, unit.along, unit.even
     planned = nvrtc.plan(call.sizes, strides, itemsizes, addresses, unit.held, *near)
     assert planned is not None
     tiled = tiles.plan(planned.sizes, planned.strides, tuple(itemsizes), tuple(addresses), unit.turned) if unit.turned and planned.variant.vec == 1 else None

@@ -319,6 +319,9 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel)(L, P.
     return cudaSuccess;
 }
 static int __popcll(unsigned long long i) { return __builtin_popcountll(i); }
+static unsigned __activemask() { return 1; }
+static bool __all_sync(unsigned, bool holds) { return holds; }
+#define __builtin_assume(what)
 static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
 static unsigned __float_as_uint(float f) { unsigned u; memcpy(&u, &f, 4); return u; }

@@ -265,25 +265,41 @@ __device__ inline void read_span(Spanned<F, FIRST, LAST - FIRST + 1>& found, con
         read_span<E + EACH, EACH, LANES>(found, p, inside, fill, by);
     }
 }
+// Elements of a vector that LANES neighbours read, in steps of TIMES, up to 16 bytes: as many as these steps take, or a half of them, and so
+// on. So one thread's lie behind those of the one before, else a warp would wait for shared banks.
+template <int LANES, i64 TIMES, typename T> constexpr int EACH_OF = LANES == 1 ? 1 : LANES * (TIMES & -TIMES) * sizeof(T) < 16 ? LANES * (TIMES & -TIMES) : 16 / sizeof(T);
+
 template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, i64 TIMES, int FIRST, int LAST, bool NEAR, int SURE>
 __device__ inline auto tap_of(const Layout& layout, const T* p, bool inside, F fill, Span<TIMES, FIRST, LAST, NEAR, SURE> by) {
-    constexpr int EACH = NEAR ? LANES : 1, LOW = FIRST - (FIRST % EACH + EACH) % EACH;  // elements of a vector, and where the first one begins
+    constexpr int EACH = NEAR ? EACH_OF<LANES, TIMES, T> : 1, LOW = FIRST - (FIRST % EACH + EACH) % EACH;  // where the first one begins
     Spanned<F, FIRST, LAST - FIRST + 1> found;
     read_span<LOW, EACH, LANES>(found, p + (TIMES * by.at - by.origin) * by.stride, inside, fill, by);
     return found;
 }
-// Whether a line of a tensor lies in whole aligned vectors of LANES elements, wherever it begins along dims with such strides.
-template <int LANES, typename T, typename... I> __device__ inline bool is_aligned(const T* p, I... strides) {
-    return LANES == 1 || (u64(p) % (LANES * sizeof(T)) == 0 && ((u64(strides) % LANES == 0) && ...));
+// Whether a line of a tensor lies in whole aligned vectors of those, wherever it begins along dims with such strides.
+template <int LANES, i64 TIMES, typename T, typename... I> __device__ inline bool is_aligned(const T* p, I... strides) {
+    constexpr int EACH = EACH_OF<LANES, TIMES, T>;
+    return EACH == 1 || (u64(p) % (EACH * sizeof(T)) == 0 && ((u64(strides) % EACH == 0) && ...));
+}
+// A vector, at once or in pairs, as it is aligned.
+template <int LANES, typename T> __device__ inline void store_pairs(T* p, const Vector<T, LANES>& v) {
+    if (LANES == 1 || u64(p) % sizeof v == 0) return store(p, v);
+    const int first = u64(p) % (2 * sizeof(T)) != 0;
+    #pragma unroll
+    for (int k = 0; k < LANES; k++) {
+        if constexpr (LANES > 2) {
+            if (k % 2 == first && k + 1 < LANES) store(p + k, Vector<T, 2>{{v.at[k], v.at[k + 1 < LANES ? k + 1 : k]}});
+            if (k == 0 || k == LANES - 1) {
+                if (first) p[k] = v.at[k];
+            }
+        } else {
+            p[k] = v.at[k];
+        }
+    }
 }
 // As many of a vector's elements as there are, `step` apart.
 template <int LANES, typename T, typename Index> __device__ inline void store_some(T* p, const Vector<T, LANES>& v, Index count, Index step) {
-    if (LANES == 1 || (step == 1 && count >= LANES)) {
-        if (LANES == 1 || u64(p) % sizeof v == 0) return store(p, v);
-        #pragma unroll
-        for (int k = 0; k < LANES; k++) p[k] = v.at[k];
-        return;
-    }
+    if (LANES == 1 || (step == 1 && count >= LANES)) return store_pairs(p, v);
     #pragma unroll
     for (int k = 0; k < LANES; k++) {
         if (k < count) p[k * step] = v.at[k];
