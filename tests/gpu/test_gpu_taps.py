@@ -85,6 +85,18 @@ def test_windows_of_many_elements(target: str, dtype: Any) -> None:
         assert torch.equal(kernel(on_gpu(x), on_gpu(w), target=target).cpu(), want), (x.shape, x.stride(), w.stride())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize(("text", "meaning"), [(taps.SQUARE, taps.square), (taps.CUBE, taps.cube), (taps.APART, taps.apart)], ids=["square", "cube", "apart"])
+def test_windows_along_rows_and_across_them(text: str, meaning: Any, dtype: Any) -> None:
+    """Of so many elements that a thread takes neighbours in several rows: these end within its vectors or its rows, and begin anywhere."""
+    kernel = kgen.loads(text)
+    x = torch.randint(-8, 8, (5, 62, 115, 260)).to(dtype)
+    x[0, 3, 5, 7], x[1, 0, 0], x[4, 61, 114, 259] = torch.nan, -torch.inf, torch.inf
+    for one in (x, x[..., :256], x[..., 1:], x[..., :113, :255], x.permute(0, 1, 3, 2).contiguous().permute(0, 1, 3, 2)):
+        want = meaning(one.double()) if meaning is not taps.square else torch.nn.functional.max_pool2d(one.double(), 4, 1, 1)
+        torch.testing.assert_close(kernel(on_gpu(one), target="cuda").cpu(), want.to(dtype), rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_shifts_by_numbers(dtype: Any) -> None:
     kernel = kgen.loads(taps.MOVED)
