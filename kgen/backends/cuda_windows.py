@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from kgen.backends.launches import WINDOW_ROWS_ALONG
+from kgen.backends.launches import WINDOW_LANES, WINDOW_ROWS_ALONG
 from kgen.backends.units import Tap, Unit
 from kgen.taps import Move
+
+#: The longest line of which a thread reads what it is asked for in one piece of code.
+MOST_SPAN = 256
 
 
 def reaches_rows(unit: Unit) -> bool:
@@ -38,7 +41,13 @@ def span_index(unit: Unit) -> str:
     alone = not unit.read and not unit.indexed and not unit.words and unit.reaches
     spans = all(any(is_span(unit, t, m) for m in t.by) and all(m.along for m in t.by) for t in unit.taps)
     few = len(unit.taps) <= WINDOW_ROWS_ALONG[-1][0] or in_rows_alone(unit)
-    return unit.dims[-1] if alone and spans and few else ""
+    return unit.dims[-1] if alone and spans and few and longest(unit) <= MOST_SPAN else ""
+
+
+def longest(unit: Unit) -> int:
+    """Elements of a line from the first to the last that a thread's neighbours read."""
+    moves = [m for t in unit.taps for m in t.by if is_span(unit, t, m)]
+    return max((m.by + m.times * (WINDOW_LANES - 1) for m in moves), default=0) - min((m.by for m in moves), default=0) + 1
 
 
 def even_steps(unit: Unit) -> bool:

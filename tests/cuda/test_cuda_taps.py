@@ -436,6 +436,20 @@ def test_a_scan_of_neighbours(tmp_path: Path) -> None:
     torch.testing.assert_close(got, (shifted + x).cumsum(1))
 
 
+def test_neighbours_share_lines_that_are_not_long() -> None:
+    """Nor so many windows that a thread has no registers for them: then it takes one element of each of its rows."""
+
+    def shares(places: str) -> bool:
+        text = f"shared(x: T[H, W]) -> y: T[P, Q] where P = H // 2, Q = W // 2, I = 11\n\ny = {places}\n"
+        return backend("cuda").layout(over_parts(check.check(syntax.parse(text, "shared.k"))))[0].along >= 0
+
+    assert shares("x[H = 2*index[P], W = index[Q] - 200 else 0] + x[H = 2*index[P], W = index[Q] else 0]")
+    assert not shares("x[H = 2*index[P], W = index[Q] - 5000 else 0] + x[H = 2*index[P], W = index[Q] else 0]")
+    assert not shares("sum[I](x[H = 2*index[P], W = 1000*index[Q] + index[I] else 0])")
+    assert not shares("sum[I](" + " + ".join(f"x[H = 2*index[P] + index[I], W = index[Q] + {k} else 0]" for k in range(11)) + ")")
+    assert not shares("x[H = 2*index[P], W = index[Q] + 1 else 0] + index[Q]")
+
+
 def test_windows_of_a_tensor_are_counted_from_one_pointer() -> None:
     """Not where places are quotients, nor where windows of a tensor go by several steps along a dim."""
 

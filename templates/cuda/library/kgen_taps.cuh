@@ -246,10 +246,13 @@ template <typename... S> constexpr bool SPANS = false;
 template <i64 TIMES, int FIRST, int LAST, bool NEAR, int SURE> constexpr bool SPANS<Span<TIMES, FIRST, LAST, NEAR, SURE>> = true;
 template <typename One, typename Two, typename... S> constexpr bool SPANS<One, Two, S...> = SPANS<Two, S...>;
 
-// The elements E and up of a span, a vector of EACH at a time; of the first and the last vector no more than the part that is asked for.
-template <int E, int EACH, int LANES, int FIRST, int LAST, int SURE, i64 TIMES, bool NEAR, typename F, typename T>
+// MANY vectors of EACH elements of a span, from E on; of the first and the last no more than the part that is asked for.
+template <int E, int MANY, int EACH, int LANES, int FIRST, int LAST, int SURE, i64 TIMES, bool NEAR, typename F, typename T>
 __device__ inline void read_span(Spanned<F, FIRST, LAST - FIRST + 1>& found, const T* p, bool inside, F fill, const Span<TIMES, FIRST, LAST, NEAR, SURE>& by) {
-    if constexpr (E <= LAST) {
+    if constexpr (MANY > 1) {  // by halves, which go no deeper than compilers do
+        read_span<E, MANY / 2, EACH, LANES>(found, p, inside, fill, by);
+        read_span<E + MANY / 2 * EACH, MANY - MANY / 2, EACH, LANES>(found, p, inside, fill, by);
+    } else {
         constexpr int BEHIND = FIRST > E ? FIRST - E : 0, ASKED = (LAST - E < EACH ? LAST - E + 1 : EACH) - BEHIND;
         constexpr int PART = PART_OF<(BEHIND > 0 ? EACH - BEHIND : ASKED)>, FROM = BEHIND > 0 ? E + EACH - PART : E;
         constexpr bool THERE = SURE > 1 || (SURE == 1 && E >= 0 && E < TIMES * LANES);
@@ -262,7 +265,6 @@ __device__ inline void read_span(Spanned<F, FIRST, LAST - FIRST + 1>& found, con
         for (int k = 0; k < PART; k++) {
             if (FROM + k >= FIRST && FROM + k <= LAST) found.at[FROM + k - FIRST] = sizeof(T) == sizeof(F) || here ? F(element(v, k)) : fill;
         }
-        read_span<E + EACH, EACH, LANES>(found, p, inside, fill, by);
     }
 }
 // Elements of a vector that LANES neighbours read, in steps of TIMES, up to 16 bytes: as many as these steps take, or a half of them, and so
@@ -273,7 +275,7 @@ template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, 
 __device__ inline auto tap_of(const Layout& layout, const T* p, bool inside, F fill, Span<TIMES, FIRST, LAST, NEAR, SURE> by) {
     constexpr int EACH = NEAR ? EACH_OF<LANES, TIMES, T> : 1, LOW = FIRST - (FIRST % EACH + EACH) % EACH;  // where the first one begins
     Spanned<F, FIRST, LAST - FIRST + 1> found;
-    read_span<LOW, EACH, LANES>(found, p + (TIMES * by.at - by.origin) * by.stride, inside, fill, by);
+    read_span<LOW, (LAST - LOW) / EACH + 1, EACH, LANES>(found, p + (TIMES * by.at - by.origin) * by.stride, inside, fill, by);
     return found;
 }
 // Whether a line of a tensor lies in whole aligned vectors of those, wherever it begins along dims with such strides.
