@@ -55,10 +55,10 @@ class CudaMap(host.HostView):
     taps: list[tuple[str, str]]
     inside: str  # of windows: whether all their places lie inside, one element behind another along a tensor's last dim; or of rows
     within: str  # and what that is called
-    near: tuple[str, str]  # of threads that take neighbours: what is called so, and when that is
+    near: tuple[str, ...]  # of threads that take neighbours: what is called so, when that is, when so of single ones; the index's place
     window_rows: bool  # whether a thread may take windows of several rows one below the other, all of which are there WITHIN
     window_head: str
-    window_calls: list[str]  # of the function that reads windows: where they do, where they may not, and where nothing is known
+    window_calls: list[str]  # of the function that reads windows: where they do, where they may not; of neighbours one by one, too
     part_loads: list[tuple[str, str]]
     drawn: list[tuple[str, str]]  # random words of neighbours
     stores: list[tuple[str, str, str, str]]
@@ -80,7 +80,8 @@ class CudaMap(host.HostView):
         return "pieces of a row" if self.by == "beyond" else "rows"
 
 
-BOTH, NEARBY = ("true", "false"), ("true, true", "true, false", "false, false")
+BOTH = ("LANES, SPLAT, ROWS, true", "LANES, SPLAT, ROWS, false")
+NEARBY = ("LANES, SPLAT, ROWS, true, true", "LANES, SPLAT, ROWS, true, false", "1, SPLAT, ROWS, true, true", "1, SPLAT, 1, false, false")
 
 
 def is_last(reach: Reach) -> bool:
@@ -373,16 +374,16 @@ class MapPrinter:
         by = "".join(f" {'-' if sign < 0 else '+'} u64({name})" for sign, name in m.numbers)
         return f"move<{position}, {str(m.wraps).lower()}>({at}, u64({m.by}){by})"
 
-    def inside(self) -> str:
+    def inside(self, near: str) -> str:
         """Whether a thread's rows are there, and what it reads in windows lies inside (`held_inside`), one element behind another along
-        their tensors' last dims; of neighbours in other rows whether these are there."""
+        their tensors' last dims, which `near` says of neighbours; of these in other rows whether they are there."""
         if self.row and not self.unit.reaches:
             rows = [m.by for t in self.unit.taps for m in t.by if m.dim == self.unit.dims[-2]]
             size = f"extent(layout, {self.base.position[self.row]})"
             return f"ROWS > 1 && within<1, {min(rows)}, {max(rows)}, 1, ROWS>({self.at[self.row]}, {size})"
         index = {x.spec_name: x.name for x in self.unit.indices}
         last = [r for r in self.unit.reaches if is_last(r) and not self.along]
-        made = [self.near_name] if self.along else [*(f"{r.stride} == 1" for r in last), *dict.fromkeys(f"{r.size} > 0" for r in last)]
+        made = [near] if self.along else [*(f"{r.stride} == 1" for r in last), *dict.fromkeys(f"{r.size} > 0" for r in last)]
         made += [f"layout.template has<ROWS>({self.at[self.row]}, ROWS - 1)"] if self.row else []
         windows = [(t, m, index[m.along]) for t, m in self.held_inside()]
         many = {self.row: ", ROWS", self.along and index[self.along]: ", LANES"}
@@ -407,11 +408,15 @@ class MapPrinter:
         for r in self.unit.reaches:
             if is_last(r):
                 strides = [x.stride for x in self.unit.reaches if x.tensor is r.tensor and x is not r]
-                strides += [] if self.row else [f"layout.below({self.base.position[r.tensor.name]}, ROWS)"]
-                aligned = ", ".join([f"{r.tensor.name} + {self.at[r.tensor.name]}", r.size, *strides])
+                aligned = ", ".join(["layout", r.tensor.name, r.size, *strides])
                 times = max((m.times & -m.times for t in self.unit.taps for m in t.by if is_span(self.unit, t, m)), default=1)
-                made.append(f"{r.stride} == 1 && is_aligned<LANES, {times}>({aligned})")
+                made.append(f"{r.stride} == 1 && is_aligned<LANES, {times}, {self.base.position[r.tensor.name]}>({aligned})")
         return " && ".join(made)
+
+    def apart(self) -> str:
+        """Whether what a thread reads in windows is there, one element behind another, for elements that it takes one by one."""
+        units = " && ".join(f"{r.stride} == 1" for r in self.unit.reaches if is_last(r))
+        return self.inside(units)
 
     def within(self) -> str:
         """What `inside` says, in words."""
@@ -459,12 +464,12 @@ class MapPrinter:
             part_loads=self.part_loads(),
             drawn=self.drawn(),
             taps=self.taps(),
-            inside=self.inside(),
+            inside=self.inside(self.near_name),
             within=self.within(),
-            near=(self.near_name, self.nearby() if self.along else ""),
+            near=(self.near_name, self.nearby(), self.apart(), str(base.position[self.index_name(self.along)])) if self.along else ("",),
             window_rows=bool(self.row and unit.reaches),
             window_head=wrapped(f"__device__ inline void {windows}", [f"const Index (&at)[{len(base.operands)}]", *passed], " {"),
-            window_calls=[host.indented(wrapped(f"{windows}<{chosen}LANES, SPLAT, ROWS, {b}>", behind, ";", 90), 8) for b in self.ways],
+            window_calls=[host.indented(wrapped(f"{windows}<{chosen}{b}>", behind, ";", 90), 8) for b in self.ways],
             stores=stores,
             part_stores=self.part_stores(stores),
             turns=bool(self.groups),

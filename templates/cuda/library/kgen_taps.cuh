@@ -278,10 +278,24 @@ __device__ inline auto tap_of(const Layout& layout, const T* p, bool inside, F f
     read_span<LOW, (LAST - LOW) / EACH + 1, EACH, LANES>(found, p + (TIMES * by.at - by.origin) * by.stride, inside, fill, by);
     return found;
 }
-// Whether a line of a tensor lies in whole aligned vectors of those, wherever it begins along dims with such strides.
-template <int LANES, i64 TIMES, typename T, typename... I> __device__ inline bool is_aligned(const T* p, I... strides) {
+// Whether all lines of operand K lie in whole aligned vectors of those, wherever they begin along dims with such strides: alike for all threads.
+template <int LANES, i64 TIMES, int K, int RANK, int N, typename Index, typename T, typename... I>
+__device__ inline bool is_aligned(const Layout<RANK, N, Index>& layout, const T* p, I... strides) {
     constexpr int EACH = EACH_OF<LANES, TIMES, T>;
-    return EACH == 1 || (u64(p) % (EACH * sizeof(T)) == 0 && ((u64(strides) % EACH == 0) && ...));
+    bool whole = EACH == 1 || (u64(p) % (EACH * sizeof(T)) == 0 && ((u64(strides) % EACH == 0) && ...));
+    #pragma unroll
+    for (int d = 0; d < RANK; d++) whole = whole && layout.stride[K][d] % EACH == 0;
+    return whole;
+}
+// The k-th element of LANES that a thread takes where lines do not lie so, of which the i-th would take those of a vector: those of a block go
+// side by side. Whether it is there; a row's last vector may be a part.
+template <int LANES, int ROWS, int RANK, int N, typename Index>
+__device__ inline bool locate_one(const Layout<RANK, N, Index>& layout, Index i, int k, Index (&at)[N], int along) {
+    const Index first = i / 128 * 128, many = layout.n - first < 128 ? layout.n - first : 128, e = Index(k) * many + i % 128;
+    layout.template locate<ROWS, (ROWS > 1), LANES>(first + e / LANES, at);
+    #pragma unroll
+    for (int o = 0; o < N; o++) at[o] += e % LANES * layout.step(o);
+    return LANES == 1 || at[along] < layout.size[RANK - 1];
 }
 // A vector, at once or in pairs, as it is aligned.
 template <int LANES, typename T> __device__ inline void store_pairs(T* p, const Vector<T, LANES>& v) {
