@@ -19,7 +19,7 @@ from kgen.backends.cuda_layouts import SPLATS, TYPES, Groups, Layout, Operand, R
 from kgen.backends.cuda_maps import CudaMap, MapPrinter
 from kgen.backends.cuda_rows import CudaRows, RowPrinter, counts, dear, persists, row_operands
 from kgen.backends.cuda_scans import CudaScans, ScanPrinter
-from kgen.backends.cuda_windows import divides, even_steps, reaches_rows, row_index, span_index
+from kgen.backends.cuda_windows import divides, reaches_rows, row_index, share_lines, span_index
 from kgen.backends.keyed import row_sums
 from kgen.backends.sorts import SortUnit
 from kgen.backends.text import Text, brought, called, functions, library, source, spelled, wrapped
@@ -305,7 +305,7 @@ class Cuda(CFamily):
             row, along = (
                 next((k for k, o in enumerate(operands) if o.role == "index" and o.name == name), -1) for name in (index, span_index(unit))
             )
-            near = len(unit.taps), below, own, reaches, row, divides(unit), along, even_steps(unit)
+            near = len(unit.taps), below, own, reaches, row, divides(unit), along, share_lines(unit)
             made.append(Layout(name, unit.dims, variables, operands, p.scalars, numbers, *near))
         return tuple(with_sums(render, made))
 

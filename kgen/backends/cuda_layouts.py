@@ -90,7 +90,7 @@ class Layout:
     row: int = -1  # of windows along the dim of a map's rows the operand that is the index there
     divides: bool = False  # whether some of their places are quotients
     along: int = -1  # and along a row, where neighbours share what they read
-    even: bool = False  # whether windows along a row go in even steps
+    shares: bool = False  # whether rows one below the other read the same lines
 
     @property
     def held(self) -> int:

@@ -10,7 +10,7 @@ from kgen.backends import cuda_host as host
 from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily, MapView
 from kgen.backends.cuda_layouts import SPLATS, columns, groups, still, turned
-from kgen.backends.cuda_windows import divides, even_steps, in_rows_alone, is_span, reaches_rows, row_index, span_index
+from kgen.backends.cuda_windows import divides, in_rows_alone, is_span, reaches_rows, row_index, share_lines, span_index
 from kgen.backends.cuda_words import kept_words
 from kgen.backends.launches import pieces, window_rows
 from kgen.backends.names import Names
@@ -531,16 +531,16 @@ class MapPrinter:
         vec, most = (f"16 / {host.widest([(t.dtype, t.type) for t in own])}" for own in (moving, written))
         widest = host.widest([(t.dtype, t.type) for t in self.memory])
         if unit.reaches:
-            vec, most = f"window_lanes({widest}, {str(even_steps(unit)).lower()})" if self.along else "1", "1"
+            vec, most = f"window_lanes({widest})" if self.along else "1", "1"
         launch = ["rank", "size", "operands", "stream", "kernel", *(t.name for t in self.memory), *(n.given for n in self.numbers)]
         launch += unit.extents
         many = pieces(len(unit.taps), self.by == "under") if self.pieces else 1
         below = f"rows_below({many}{f', {base.position[self.row]}' if self.row else ''})"
         held = {"below": self.held, "beyond": f"pieces({many})", "under": below}[self.by]
         if unit.reaches:
-            of_rows = window_rows(len(unit.taps), bool(self.row), divides(unit), bool(self.along))
+            of_rows = window_rows(len(unit.taps), bool(self.row), divides(unit), bool(self.along), share_lines(unit))
             of_row = f", {self.base.position[self.row]}" if self.row else ", -1" if self.along else ""
-            of_row += f", {self.base.position[self.index_name(self.along)]}{', true' * even_steps(unit)}" if self.along else ""
+            of_row += f", {self.base.position[self.index_name(self.along)]}" if self.along else ""
             held = f"windows({of_rows}{of_row})" if of_rows > 1 or self.along else 0
         head = f"return run_map<{vec}, {most}, {lacking}{f', {held}' if held else ''}>"
         if self.turned:

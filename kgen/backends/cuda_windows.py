@@ -25,6 +25,12 @@ def row_index(unit: Unit) -> str:
     return rows if moves and all(m.fixed for m in moves) and all(rows in t.tensor.dims for t in unit.taps) else ""
 
 
+def share_lines(unit: Unit) -> bool:
+    """Whether windows that a row reads lie in a line that the row below reads, too: not in steps of two, three apart."""
+    moves = {(m.times, m.by) for t in unit.taps for m in t.by if len(unit.dims) > 1 and m.counts == unit.dims[-2]}
+    return any((times, by + times) in moves for times, by in moves)
+
+
 def divides(unit: Unit) -> bool:
     """Whether a map reads windows at places that are quotients."""
     return any(m.over > 1 for t in unit.taps for m in t.by)
@@ -48,11 +54,6 @@ def longest(unit: Unit) -> int:
     """Elements of a line from the first to the last that a thread's neighbours read."""
     moves = [m for t in unit.taps for m in t.by if is_span(unit, t, m)]
     return max((m.by + m.times * (WINDOW_LANES - 1) for m in moves), default=0) - min((m.by for m in moves), default=0) + 1
-
-
-def even_steps(unit: Unit) -> bool:
-    """Whether windows along a map's rows go in even steps."""
-    return any(is_span(unit, t, m) and m.times % 2 == 0 for t in unit.taps for m in t.by)
 
 
 def in_rows_alone(unit: Unit) -> bool:

@@ -280,7 +280,7 @@ WINDOW_ROWS = (((8, 8), (16, 4), (48, 2)), ((16, 4), (48, 2)))
 WINDOW_ROWS_BELOW = (((16, 8), (30, 2), (64, 4)), ((16, 4), (30, 2), (64, 4)))
 #: Neighbours in a row that a thread takes where windows along it share what they read: of one row, as did best on an H200; of windows that
 #: go across rows, too, of so many rows one below the other.
-WINDOW_LANES, WINDOW_ROWS_ALONG = 4, ((16, 4), (64, 2))
+WINDOW_LANES, WINDOW_ROWS_ALONG = 4, ((16, 8), (64, 4))
 
 
 def map_rows(vec: int) -> int:
@@ -288,11 +288,11 @@ def map_rows(vec: int) -> int:
     return MAP_ROWS.get(vec, 4)
 
 
-def window_rows(taps: int, below: bool = False, divides: bool = False, along: bool = False) -> int:
+def window_rows(taps: int, below: bool = False, divides: bool = False, along: bool = False, shares: bool = False) -> int:
     """Of how many rows, one `below` the other, a thread takes an element each that reads so many neighbours in windows, or several that lie
-    `along` a row; `divides`: some neighbours lie at places that are quotients."""
+    `along` a row, of several rows where these read the same lines (`shares`); `divides`: some lie at places that are quotients."""
     table = WINDOW_ROWS_ALONG if along else (WINDOW_ROWS_BELOW if below else WINDOW_ROWS)[divides]
-    return 1 if along and not below else next((rows for most, rows in table if taps <= most), 1)
+    return 1 if along and not (below and shares) else next((rows for most, rows in table if taps <= most), 1)
 
 
 def pieces(taps: int, below: bool) -> int:

@@ -82,7 +82,7 @@ class Plan:
 def plan(
     sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int], held: int = 0,
     taps: int = 0, below: bool = False, single: bool = False, row: int = -1, divides: bool = False, along: int = -1,
-    even: bool = False,
+    shares: bool = False,
 ) -> Plan | None:  # fmt: skip
     """How to walk operands of one broadcast shape, the last of them written; None if it has no elements.
 
@@ -91,8 +91,8 @@ def plan(
     which each of these does so in whole aligned vectors.  `held` has a bit for each operand that is read once for several rows, where
     it stands still from row to row (`Layout.held`); where a thread reads neighbours, `taps` of them, it takes vectors of several
     pieces of a row, or of rows one `below` the other; `single`: no vectors, and of rows that lie anywhere, or one below the other, of
-    which operand `row` is the index, or of neighbours in a row, `along` which it is, read in `even` steps; `divides`: some neighbours
-    lie at quotients.  A written file's kgen_maps.cuh has this function in C++.
+    which operand `row` is the index, or of neighbours in a row, `along` which it is; `divides`: some neighbours lie at quotients;
+    `shares`: rows below read the same lines.  A written file's kgen_maps.cuh has this function in C++.
     """
     if (n := math.prod(sizes)) == 0:
         return None
@@ -104,7 +104,7 @@ def plan(
         vec //= 2
     splat = 0 if vec == 1 else splat
     known = row < 0 or len(shape) > 1 and strides_of[row][-2] == 1
-    windows = window_rows(taps, row >= 0, divides, along >= 0) if single and n >= MAP_MANY and known else 1
+    windows = window_rows(taps, row >= 0, divides, along >= 0, shares) if single and n >= MAP_MANY and known else 1
     under = single and row >= 0 and known
     if windows > 1 and not under:
         shape, strides_of, windows = rows.rows_last(shape, strides_of, itemsizes, windows)
@@ -117,7 +117,7 @@ def plan(
     apiece = whole and 1 < vec == most and not wide and n >= MAP_MANY
     together = map_rows(vec) if several else many if apiece else 1 if wide else windows
     spans = single and along >= 0 and not wide and n >= MAP_MANY and strides_of[along][-1] == 1
-    vec = min(WINDOW_LANES // (1 + (even and max(itemsizes) == 4)), 16 // max(itemsizes)) if spans else vec
+    vec = min(WINDOW_LANES, 16 // max(itemsizes)) if spans else vec
     made = Plan(Variant(len(shape), vec, wide, splat, together), n, shape, strides_of, False, apiece, under, spans)
     verify_map(made, sizes, strides, itemsizes, addresses)
     return made
@@ -339,7 +339,7 @@ class CudaLauncher:
         assert isinstance(unit, Layout)
         strides = tuple(tuple(s) for _, s, _ in operands)
         given = (tuple(sizes), strides, tuple(b for _, _, b in operands), tuple(a for a, _, _ in operands), unit.held)
-        near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides, unit.along, unit.even
+        near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides, unit.along, unit.shares
         planned = (in_turns(unit.groups, *given) if turns else None) or cached_plan(*given, *near)
         if planned is None:
             return None

@@ -437,7 +437,7 @@ def map_alike(call: Call, file: File) -> str:
     (line,) = file.call(call.entry, call.arch, None, call.sizes, call.pointers).splitlines()
     strides, itemsizes, addresses = ([given[k] for given in call.given] for k in (1, 2, 0))
     unit = call.unit
-    near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides, unit.along, unit.even
+    near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides, unit.along, unit.shares
     planned = nvrtc.plan(call.sizes, strides, itemsizes, addresses, unit.held, *near)
     assert planned is not None
     tiled = tiles.plan(planned.sizes, planned.strides, tuple(itemsizes), tuple(addresses), unit.turned) if unit.turned and planned.variant.vec == 1 else None
@@ -483,7 +483,7 @@ def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: py
             raise AssertionError(f"seed {seed}: {call.entry} on {call.arch}, {call.outer} {call.inner}, {call.given}") from error
     assert sum(n for what, n in seen.items() if "flat" in what) > 300 and seen["map, vectors of 1 rows"] > 40 and seen["map, vectors of 4 rows"], seen
     assert seen["map, vectors of 1 rows, given"] > 20 and seen["map, vectors of 4 rows, given"], seen
-    assert all(seen[f"windows of {what}"] for what in ("1 rows, 1 lanes", "1 rows, 4 lanes", "4 rows, 1 lanes", "8 rows, 1 lanes", "8 rows below, 1 lanes", "4 rows below, 4 lanes")), seen
+    assert all(seen[f"windows of {what}"] for what in ("1 rows, 1 lanes", "1 rows, 4 lanes", "4 rows, 1 lanes", "8 rows, 1 lanes", "8 rows below, 1 lanes", "8 rows below, 4 lanes")), seen
     assert all(seen[f"tiles, vectors {what}"] for what in ("False, True, False", "True, False, True", "True, True, False", "True, True, True")), seen
     assert len(seen) >= 20, seen  # in registers, in shared memory, in that of a cluster, by several launches
 

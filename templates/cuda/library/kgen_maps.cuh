@@ -86,9 +86,8 @@ template <int RANK, int K, typename Index> struct Layout {
 namespace {
 namespace host {
 
-// Neighbours that a thread takes where windows along a row share what they read, by the bytes of the widest operand's elements, and
-// whether windows go in `even` steps.
-[[maybe_unused]] constexpr int window_lanes(int widest, bool even) { return widest > 4 ? 16 / widest : widest == 4 && even ? 2 : 4; }
+// Neighbours that a thread takes where windows along a row share what they read, by the bytes of the widest operand's elements.
+[[maybe_unused]] constexpr int window_lanes(int widest) { return widest > 4 ? 16 / widest : 4; }
 // Rows of which a thread takes its columns, in vectors of so many elements, where it reads parameters of these.
 constexpr int map_rows(int vec) { return vec == 8 ? 8 : 4; }
 
@@ -98,15 +97,12 @@ constexpr int map_rows(int vec) { return vec == 8 ? 8 : 4; }
 [[maybe_unused]] constexpr u64 rows_below(int many, int index = -1) { return ~u64(many + 16 + 32 * (index + 1)); }
 // Of windows: a thread may take so many rows, any of them, or rows one below the other, of which operand `row` is the index; and neighbours
 // in a row (`window_lanes`), of which operand `along` is the index.
-[[maybe_unused]] constexpr u64 windows(int many, int row = -1, int along = -1, bool even = false) {
-    return ~u64(4096 * (along + 2) + many + 16 * even + 32 * (row + 1));
-}
+[[maybe_unused]] constexpr u64 windows(int many, int row = -1, int along = -1) { return ~u64(4096 * (along + 2) + many + 32 * (row + 1)); }
 constexpr bool are_windows(u64 held) { return ~held / 4096 - 1 < 66; }
 constexpr int windows_of(u64 held) { return are_windows(held) ? int(~held % 16) : 0; }
 constexpr int along_of(u64 held) { return are_windows(held) ? int(~held / 4096) - 2 : -1; }
 constexpr int pieces_of(u64 held) { return ~held < 32 * 65 ? int(~held % 16) : 0; }
 constexpr bool are_below(u64 held) { return ~held / 16 % 2 == 1; }
-constexpr bool are_even(u64 held) { return are_windows(held) && ~held / 16 % 2 == 1; }
 constexpr int index_of(u64 held) { return ~held < 67 * 4096 ? int(~held % 4096 / 32) - 1 : -1; }
 
 // No bytes: an index, which has no memory.
@@ -150,7 +146,7 @@ template <int K> struct Plan : Dims<K> {
         pieces = many > 1 && (known || !below) && !wide && 1 < vec && vec == most && shared % (below ? many : many * vec) == 0 && this->count >= 1 << 20;
         const bool spans = along_of(held) >= 0 && !wide && this->count >= 1 << 20 && this->step(along_of(held)) == 1;
         for (int k = 0; k < K && spans; k++) every = operands[k].bytes > every ? operands[k].bytes : every;
-        lanes = spans ? window_lanes(every, are_even(held)) : 1;
+        lanes = spans ? window_lanes(every) : 1;
         rows = pieces ? many : wide ? 1 : windows > 1 ? windows : many == 0 && several ? map_rows(vec) : 1;
     }
     // How many elements there are where so many rows of a thread count as one, and of windows' neighbours `lanes`.
