@@ -140,6 +140,13 @@ class RowsView(RowUnit):
             return []
         return [t for t in c.inputs if set(t.dims) & set(self.inner) and self.last not in t.dims]
 
+    def moving(self, c: PhaseView) -> list[str]:
+        """The operands whose places move from run to run: what has one value for a run, else all."""
+        still = self.still(c)
+        names = {t.name for t in still} if still else {t.name for t in c.inputs} | {self.pointer[y.name] for y in c.outputs}
+        names |= set() if still else {t.name for t, _, _ in self.asked(c)}
+        return [name for name in self.operands if name in names]
+
     def paired(self, c: PhaseView) -> str:
         """The type of all that a reading reads and writes, if that may be bf16 and a group's elements may be gone through in any order:
         where nothing depends on their places and nothing of theirs is kept; else ""."""

@@ -232,7 +232,7 @@ def test_rows_of_16_bits_keep_every_nan_one() -> None:
     assert given(ordinary, wide).isnan().all() and given(ordinary, -wide).isnan().all()
 
 
-@pytest.mark.parametrize("b, s", [(8, 64), (8, 96), (40, 128), (9, 1024), (500, 128)])
+@pytest.mark.parametrize("b, s", [(8, 64), (8, 96), (40, 128), (40, 192), (9, 1024), (500, 128)])
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
 def test_runs_that_lie_apart_are_those_of_a_row(b: int, s: int, dtype: torch.dtype) -> None:
     """A row of several runs, each elsewhere, has the numbers of one whose elements lie together."""
@@ -242,3 +242,24 @@ def test_runs_that_lie_apart_are_those_of_a_row(b: int, s: int, dtype: torch.dty
     m, v, y = apart(x)
     one = together(x.transpose(0, 1).contiguous())
     assert torch.equal(m, one[0]) and torch.equal(v, one[1]) and torch.equal(y, one[2].transpose(0, 1))
+
+
+@pytest.mark.parametrize("b, s", [(600, 128), (400, 192)])
+def test_long_rows_of_runs_that_lie_apart_are_those_of_a_row(b: int, s: int) -> None:
+    """Each of a row's segments begins at its own run."""
+    text = "f(x: T[{0}]) -> (m: T32[C], y: T[{0}])\n\nm = mean[B, S](x)\ny = (x - m) * 2\n"
+    apart, together = (kgen.loads(text.format(dims), "apart.k") for dims in ("B, C, S", "C, B, S"))
+    x = torch.randn(b, 3, s)
+    m, y = apart(x)
+    one = together(x.transpose(0, 1).contiguous())
+    assert torch.equal(m, one[0]) and torch.equal(y, one[1].transpose(0, 1))
+
+
+@pytest.mark.parametrize("a, b, s", [(3, 5, 64), (20, 9, 128), (40, 12, 128)])
+def test_runs_that_lie_apart_along_several_dims_are_those_of_a_row(a: int, b: int, s: int) -> None:
+    """Also where they do not all lie equally far apart, in rows that have no results along them."""
+    text = "f(x: T[{0}]) -> (m: T32[C], v: T32[C])\n\nm = mean[A, B, S](x)\nv = mean[A, B, S]((x - m)^2)\n"
+    apart, together = (kgen.loads(text.format(dims), "apart.k") for dims in ("A, B, C, S", "C, A, B, S"))
+    x = torch.randn(a, b + 2, 70, s)[:, 1:-1]
+    for one, other in zip(apart(x), together(x.permute(2, 0, 1, 3).contiguous()), strict=True):
+        assert torch.equal(one, other)

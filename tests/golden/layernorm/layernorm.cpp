@@ -196,12 +196,17 @@ template <int K> struct Loop {
         const Loop& loop;
         int64_t at[64], offset[K] = {};
 
-        Place(const Loop& of, int64_t i) : loop(of) {
+        Place(const Loop& of, int64_t i, bool counts) : loop(of) {  // whether `next` is called
+            if (i == 0 && !counts) return;
             for (int d = loop.rank - 1; d >= 0; d--) {
                 at[d] = i > 0 ? i % loop.size[d] : 0;  // which may have no elements
                 i = i > 0 ? i / loop.size[d] : 0;
                 for (int k = 0; k < K; k++) offset[k] += at[d] * loop.stride[k][d];
             }
+        }
+        // Past runs along the first dim, where nothing counts dims.
+        void skip(int64_t runs) {
+            for (int k = 0; k < K; k++) offset[k] += runs * loop.stride[k][0];
         }
         void next(int64_t count) {
             int d = loop.rank - 1;
@@ -326,7 +331,7 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     }
 };
 
-// The results of the segments of a row (of `used` rows), combined pairwise.
+// The results of the segments of a row (of `used` rows, where lanes are rows), combined pairwise.
 template <typename T, int64_t W> struct Parts {
     const int64_t segments, used;
     T one[W];
@@ -335,15 +340,16 @@ template <typename T, int64_t W> struct Parts {
     Parts(int64_t n, int64_t lanes) : segments(n), used(lanes), many(n > 1 ? new T[size_t(n * lanes)] : nullptr) {
         std::fill_n(one, lanes + 15 < W ? lanes + 15 : W, T{});  // groups are whole: what pads them is read too
     }
-    T* at(int64_t s) { return many ? &many[size_t(s * used)] : one; }
+    int64_t width() const { return W > 1 ? used : 1; }
+    T* at(int64_t s) { return many ? &many[size_t(s * width())] : one; }
     template <typename From> void put(int64_t s, const From& from) {
-        for (int64_t l = 0; l < used; l++) at(s)[l] = from[l];
+        for (int64_t l = 0; l < width(); l++) at(s)[l] = from[l];
     }
     template <typename Combine> const T* finish(Combine combine) {
         for (int64_t w = 1; w < segments; w *= 2)
             for (int64_t s = 0; s + w < segments; s += 2 * w)
-                for (int64_t l = 0; l < used; l++) at(s)[l] = combine(at(s)[l], at(s + w)[l]);
-        if (many) std::copy_n(at(0), used, one);  // padded, as the lanes are
+                for (int64_t l = 0; l < width(); l++) at(s)[l] = combine(at(s)[l], at(s + w)[l]);
+        if (many) std::copy_n(at(0), width(), one);  // padded, as the lanes are
         return one;
     }
 };
@@ -360,6 +366,12 @@ template <int64_t N> inline void widened(const bf16* x, float* wide) {
 template <int64_t N> inline void narrowed(const float* wide, bf16* y) {
 #pragma omp simd
     for (int64_t l = 0; l < N / 2; l++) put(y + 2 * l, wide[l], wide[l + N / 2]);
+}
+
+// The same for the segments of a row; of a row that is one, the body stands where it is called.
+template <bool ALONE, typename Body> inline void segmented(bool pays, int64_t n, const Body& body) {
+    if constexpr (ALONE) body(0);
+    else parallel(pays, n, body);
 }
 
 template <typename T>
@@ -385,7 +397,8 @@ void layernorm_run(
         const Loop<4>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = !ACROSS && !ONCE;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(3);
@@ -395,7 +408,7 @@ void layernorm_run(
         const auto sum_N_combine = [](F first, F next) { return F(first + next); };
         const auto sum_N__combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const F N = N_given;
             [[maybe_unused]] const F eps = eps_given;
             int64_t begin[4];  // of the row in each operand
@@ -411,7 +424,7 @@ void layernorm_run(
             [[maybe_unused]] T* y_side = ACROSS ? rows.dense(2, y, row, width, padded) : nullptr;
             if constexpr (!ONCE) {
                 Parts<F, WIDTH> sum_N_parts(segments, width);
-                parallel(apart, segments, [&](int64_t s) {
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(F(0), padded, sum_N_combine);
                     [[maybe_unused]] F sum_N_held[GROUP];  // in registers, along one row
@@ -420,7 +433,7 @@ void layernorm_run(
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
-                    typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -501,7 +514,7 @@ void layernorm_run(
                     }
                 }
                 Parts<F, WIDTH> sum_N__parts(segments, width);
-                parallel(apart, segments, [&](int64_t s) {
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F mu_now_row = mu_rows[0];
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_N__combine)> sum_N__part(F(0), padded, sum_N__combine);
@@ -514,7 +527,7 @@ void layernorm_run(
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                     const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[3][inner.rank - 1] == 1));
                     const T* const x_ahead = x_asks ? x + rows.offset(3, row + 1) : nullptr;
-                    typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -597,7 +610,7 @@ void layernorm_run(
                         rsqrt_row_rows[j + l] = F(1) / std::sqrt(sum_N_ / N + eps);
                     }
                 }
-                parallel(apart, segments, [&](int64_t s) {
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F mu_now_row = mu_rows[0];
                     [[maybe_unused]] const F rsqrt_row_now_row = rsqrt_row_rows[0];
@@ -608,7 +621,7 @@ void layernorm_run(
                     const T* const x_ahead = x_asks ? x + rows.offset(3, row + 1) : nullptr;
                     const bool y_asks = asks && n <= NEAR && (y_dense || (along && inner.stride[2][inner.rank - 1] == 1));
                     const T* const y_ahead = y_asks ? y + rows.offset(2, row + 1) : nullptr;
-                    typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -702,12 +715,12 @@ void layernorm_run(
                     return top;
                 };
                 Parts<sum_N_partial, WIDTH> sum_N_parts(segments, width);
-                parallel(apart, segments, [&](int64_t s) {
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<sum_N_partial, 1, decltype(sum_N_join)> sum_N_part({}, 1, sum_N_join);
                     const bool dense = !ACROSS && x_dense;
                     const int64_t most = dense ? LANES : span;
-                    typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -783,13 +796,13 @@ void layernorm_run(
                         rsqrt_row_rows[j + l] = F(1) / std::sqrt(sqsum_N / N + eps);
                     }
                 }
-                parallel(apart, segments, [&](int64_t s) {
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F mu_now_row = mu_rows[0];
                     [[maybe_unused]] const F rsqrt_row_now_row = rsqrt_row_rows[0];
                     const bool dense = !ACROSS && x_dense && w_dense && b_dense && y_dense;
                     const int64_t most = dense ? LANES : span;
-                    typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;

@@ -323,12 +323,17 @@ template <int K> struct Loop {
         const Loop& loop;
         int64_t at[64], offset[K] = {};
 
-        Place(const Loop& of, int64_t i) : loop(of) {
+        Place(const Loop& of, int64_t i, bool counts) : loop(of) {  // whether `next` is called
+            if (i == 0 && !counts) return;
             for (int d = loop.rank - 1; d >= 0; d--) {
                 at[d] = i > 0 ? i % loop.size[d] : 0;  // which may have no elements
                 i = i > 0 ? i / loop.size[d] : 0;
                 for (int k = 0; k < K; k++) offset[k] += at[d] * loop.stride[k][d];
             }
+        }
+        // Past runs along the first dim, where nothing counts dims.
+        void skip(int64_t runs) {
+            for (int k = 0; k < K; k++) offset[k] += runs * loop.stride[k][0];
         }
         void next(int64_t count) {
             int d = loop.rank - 1;
@@ -461,7 +466,7 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     }
 };
 
-// The results of the segments of a row (of `used` rows), combined pairwise.
+// The results of the segments of a row (of `used` rows, where lanes are rows), combined pairwise.
 template <typename T, int64_t W> struct Parts {
     const int64_t segments, used;
     T one[W];
@@ -470,15 +475,16 @@ template <typename T, int64_t W> struct Parts {
     Parts(int64_t n, int64_t lanes) : segments(n), used(lanes), many(n > 1 ? new T[size_t(n * lanes)] : nullptr) {
         std::fill_n(one, lanes + 15 < W ? lanes + 15 : W, T{});  // groups are whole: what pads them is read too
     }
-    T* at(int64_t s) { return many ? &many[size_t(s * used)] : one; }
+    int64_t width() const { return W > 1 ? used : 1; }
+    T* at(int64_t s) { return many ? &many[size_t(s * width())] : one; }
     template <typename From> void put(int64_t s, const From& from) {
-        for (int64_t l = 0; l < used; l++) at(s)[l] = from[l];
+        for (int64_t l = 0; l < width(); l++) at(s)[l] = from[l];
     }
     template <typename Combine> const T* finish(Combine combine) {
         for (int64_t w = 1; w < segments; w *= 2)
             for (int64_t s = 0; s + w < segments; s += 2 * w)
-                for (int64_t l = 0; l < used; l++) at(s)[l] = combine(at(s)[l], at(s + w)[l]);
-        if (many) std::copy_n(at(0), used, one);  // padded, as the lanes are
+                for (int64_t l = 0; l < width(); l++) at(s)[l] = combine(at(s)[l], at(s + w)[l]);
+        if (many) std::copy_n(at(0), width(), one);  // padded, as the lanes are
         return one;
     }
 };
@@ -500,6 +506,12 @@ template <int64_t N> inline void widened(const bf16* x, float* wide) {
 template <int64_t N> inline void narrowed(const float* wide, bf16* y) {
 #pragma omp simd
     for (int64_t l = 0; l < N / 2; l++) put(y + 2 * l, wide[l], wide[l + N / 2]);
+}
+
+// The same for the segments of a row; of a row that is one, the body stands where it is called.
+template <bool ALONE, typename Body> inline void segmented(bool pays, int64_t n, const Body& body) {
+    if constexpr (ALONE) body(0);
+    else parallel(pays, n, body);
 }
 
 template <typename T>
@@ -527,7 +539,8 @@ void loss_l_run(
         const Loop<8>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = !ACROSS && !ONCE;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(7);
@@ -538,7 +551,7 @@ void loss_l_run(
         const auto max_V_combine = [](F first, F next) { return F(maximum(first, next)); };
         const auto sum_V_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t V = V_given;
             [[maybe_unused]] const int64_t ignore = ignore_given;
             int64_t begin[8];  // of the row in each operand
@@ -586,7 +599,7 @@ void loss_l_run(
                     }
                 }
                 Parts<F, WIDTH> max_V_parts(segments, width);
-                parallel(apart, segments, [&](int64_t s) {
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(max_V_combine)> max_V_part(F(-INFINITY), padded, max_V_combine);
                     [[maybe_unused]] F max_V_held[GROUP];  // in registers, along one row
@@ -598,7 +611,7 @@ void loss_l_run(
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                     const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[7][inner.rank - 1] == 1));
                     const T* const x_ahead = x_asks ? x + rows.offset(7, row + 1) : nullptr;
-                    typename Loop<8>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<8>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -679,7 +692,7 @@ void loss_l_run(
                     }
                 }
                 Parts<F, WIDTH> sum_V_parts(segments, width);
-                parallel(apart, segments, [&](int64_t s) {
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F where_row_now_row = where_row_rows[0];
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_V_combine)> sum_V_part(F(0), padded, sum_V_combine);
@@ -692,7 +705,7 @@ void loss_l_run(
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                     const bool x_asks = asks && n > NEAR && (x_dense || (along && inner.stride[7][inner.rank - 1] == 1));
                     const T* const x_ahead = x_asks ? x + rows.offset(7, row + 1) : nullptr;
-                    typename Loop<8>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<8>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -835,12 +848,12 @@ void loss_l_run(
                     }
                 }
                 Parts<max_V_partial, WIDTH> max_V_parts(segments, width);
-                parallel(apart, segments, [&](int64_t s) {
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<max_V_partial, 1, decltype(max_V_join)> max_V_part({}, 1, max_V_join);
                     const bool dense = !ACROSS && x_dense;
                     const int64_t most = dense ? LANES : span;
-                    typename Loop<8>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<8>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -964,7 +977,7 @@ void loss_scaled_run(
         [[maybe_unused]] const bool beside_dense = !ACROSS && inner.neighbours(2);
         const auto sum_V_combine = [](float first, float next) { return float(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t V = V_given;
             int64_t begin[6];  // of the row in each operand
             rows.offsets(ACROSS ? 0 : row, begin);
@@ -1001,7 +1014,7 @@ void loss_scaled_run(
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && weight_side;
-                typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -1082,7 +1095,7 @@ for (; j < groups; j += GROUP) {
                 [[maybe_unused]] const float add_row_now_row = add_row_rows[0];
                 const bool dense = !ACROSS && weight_dense && scaled_dense && beside_dense;
                 const int64_t most = dense ? LANES : span;
-                typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -1176,7 +1189,7 @@ void loss_sum_D_kept_run(
         [[maybe_unused]] const bool sum_D_kept_dense = !ACROSS && inner.neighbours(0);
         const auto sum_D_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             int64_t begin[2];  // of the row in each operand
             rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
@@ -1195,7 +1208,7 @@ void loss_sum_D_kept_run(
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && table_side;
                 const T* const table_ahead = table_dense ? table_row + 4096 / sizeof(T) : nullptr;  // a page on: the processor's own guesses end with one
-                typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -1309,7 +1322,7 @@ void loss_m_run(
         [[maybe_unused]] const bool m_dense = !ACROSS && inner.neighbours(0);
         const auto sum_all_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const F leading = leading_given;
             int64_t begin[2];  // of the row in each operand
             rows.offsets(ACROSS ? 0 : row, begin);
@@ -1328,10 +1341,12 @@ void loss_m_run(
                 // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
                 const bool runs = along && 2 * span < LANES
                     && !dense && inner.stride[1][inner.rank - 1] == 1;
+                const bool even = runs && inner.rank == 2 && inner.size[1] == span;  // whether all of them lie equally far apart
+                const int64_t l_kept_apart = inner.stride[1][0];
                 const int64_t most = dense || runs ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(F)) && l_kept_side;
-                typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense && !even);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -1383,10 +1398,15 @@ void loss_m_run(
                             group(j, Several());
                         }
                     }
-                    for (int64_t r = 0; runs && r < count; r += span) {
+                    for (int64_t r = 0; runs && r < count;) {
+                        const int64_t until = even ? count : r + span;
                         l_kept_tile = l_kept_row + place.offset[1] - r;
-                        for (; j < r + span; j += GROUP) group(j, Whole());
-                        place.next(span);
+                        if (even) place.skip(count / span);
+                        else place.next(span);
+                        for (; r < until; r += span) {
+                            for (; j < r + span; j += GROUP) group(j, Whole());
+                            l_kept_tile += l_kept_apart - span;
+                        }
                     }
 for (; j < groups; j += GROUP) {
                         sum_all_now = ACROSS ? sum_all_part.now + j : sum_all_held;
@@ -1447,7 +1467,7 @@ void loss_e_run(
         [[maybe_unused]] const bool t_dense = !ACROSS && inner.neighbours(2);
         [[maybe_unused]] const bool e_dense = !ACROSS && inner.neighbours(0);
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t V = V_given;
             int64_t begin[3];  // of the row in each operand
             rows.offsets(ACROSS ? 0 : row, begin);
@@ -1503,7 +1523,7 @@ void loss_column_run(
         [[maybe_unused]] const bool other_dense = !ACROSS && inner.neighbours(2);
         [[maybe_unused]] const bool column_dense = !ACROSS && inner.neighbours(0);
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             int64_t begin[3];  // of the row in each operand
             rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
@@ -1563,7 +1583,7 @@ void loss_share_run(
         [[maybe_unused]] const bool sum_D_kept_dense = !ACROSS && inner.neighbours(1);
         [[maybe_unused]] const bool share_dense = !ACROSS && inner.neighbours(2);
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t V = V_given;
             int64_t begin[5];  // of the row in each operand
             rows.offsets(ACROSS ? 0 : row, begin);

@@ -158,12 +158,17 @@ template <int K> struct Loop {
         const Loop& loop;
         int64_t at[64], offset[K] = {};
 
-        Place(const Loop& of, int64_t i) : loop(of) {
+        Place(const Loop& of, int64_t i, bool counts) : loop(of) {  // whether `next` is called
+            if (i == 0 && !counts) return;
             for (int d = loop.rank - 1; d >= 0; d--) {
                 at[d] = i > 0 ? i % loop.size[d] : 0;  // which may have no elements
                 i = i > 0 ? i / loop.size[d] : 0;
                 for (int k = 0; k < K; k++) offset[k] += at[d] * loop.stride[k][d];
             }
+        }
+        // Past runs along the first dim, where nothing counts dims.
+        void skip(int64_t runs) {
+            for (int k = 0; k < K; k++) offset[k] += runs * loop.stride[k][0];
         }
         void next(int64_t count) {
             int d = loop.rank - 1;
@@ -296,7 +301,7 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     }
 };
 
-// The results of the segments of a row (of `used` rows), combined pairwise.
+// The results of the segments of a row (of `used` rows, where lanes are rows), combined pairwise.
 template <typename T, int64_t W> struct Parts {
     const int64_t segments, used;
     T one[W];
@@ -305,15 +310,16 @@ template <typename T, int64_t W> struct Parts {
     Parts(int64_t n, int64_t lanes) : segments(n), used(lanes), many(n > 1 ? new T[size_t(n * lanes)] : nullptr) {
         std::fill_n(one, lanes + 15 < W ? lanes + 15 : W, T{});  // groups are whole: what pads them is read too
     }
-    T* at(int64_t s) { return many ? &many[size_t(s * used)] : one; }
+    int64_t width() const { return W > 1 ? used : 1; }
+    T* at(int64_t s) { return many ? &many[size_t(s * width())] : one; }
     template <typename From> void put(int64_t s, const From& from) {
-        for (int64_t l = 0; l < used; l++) at(s)[l] = from[l];
+        for (int64_t l = 0; l < width(); l++) at(s)[l] = from[l];
     }
     template <typename Combine> const T* finish(Combine combine) {
         for (int64_t w = 1; w < segments; w *= 2)
             for (int64_t s = 0; s + w < segments; s += 2 * w)
-                for (int64_t l = 0; l < used; l++) at(s)[l] = combine(at(s)[l], at(s + w)[l]);
-        if (many) std::copy_n(at(0), used, one);  // padded, as the lanes are
+                for (int64_t l = 0; l < width(); l++) at(s)[l] = combine(at(s)[l], at(s + w)[l]);
+        if (many) std::copy_n(at(0), width(), one);  // padded, as the lanes are
         return one;
     }
 };
@@ -347,7 +353,7 @@ void moving_run_run(
         const auto sum_N_combine = [](float first, float next) { return float(first + next); };
         const auto high_combine = [](float first, float next) { return float(maximum(first, next)); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             int64_t begin[4];  // of the row in each operand
             rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
@@ -379,7 +385,7 @@ void moving_run_run(
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
-                typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -461,7 +467,7 @@ for (; j < groups; j += GROUP) {
                 const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                 const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[3][inner.rank - 1] == 1));
                 const float* const x_ahead = x_asks ? x + rows.offset(3, row + 1) : nullptr;
-                typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -553,7 +559,7 @@ for (; j < groups; j += GROUP) {
                 const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                 const bool x_asks = asks && n > NEAR && (x_dense || (along && inner.stride[3][inner.rank - 1] == 1));
                 const float* const x_ahead = x_asks ? x + rows.offset(3, row + 1) : nullptr;
-                typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -677,7 +683,7 @@ void moving_moving_kernel_run(
         [[maybe_unused]] const bool moving_kernel_dense = !ACROSS && inner.neighbours(0);
         const auto moving_kernel_combine = [](float first, float next) { return float(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             int64_t begin[2];  // of the row in each operand
             rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
@@ -695,11 +701,13 @@ void moving_moving_kernel_run(
                 // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
                 const bool runs = along && 2 * span < LANES
                     && !dense && inner.stride[1][inner.rank - 1] == 1;
+                const bool even = runs && inner.rank == 2 && inner.size[1] == span;  // whether all of them lie equally far apart
+                const int64_t x_apart = inner.stride[1][0];
                 const int64_t most = dense || runs ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                 const float* const x_ahead = x_dense ? x_row + 4096 / sizeof(float) : nullptr;  // a page on: the processor's own guesses end with one
-                typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense && !even);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -754,11 +762,17 @@ void moving_moving_kernel_run(
                             group(j, Several());
                         }
                     }
-                    for (int64_t r = 0; runs && r < count; r += span) {
+                    for (int64_t r = 0; runs && r < count;) {
+                        const int64_t until = even ? count : r + span;
                         x_tile = x_row + place.offset[1] - r;
                         x_next = x_ahead ? x_ahead + place.offset[1] - r : nullptr;
-                        for (; j < r + span; j += GROUP) group(j, Whole());
-                        place.next(span);
+                        if (even) place.skip(count / span);
+                        else place.next(span);
+                        for (; r < until; r += span) {
+                            for (; j < r + span; j += GROUP) group(j, Whole());
+                            x_tile += x_apart - span;
+                            if (x_next) x_next += x_apart - span;
+                        }
                     }
 for (; j < groups; j += GROUP) {
                         moving_kernel_now = ACROSS ? moving_kernel_part.now + j : moving_kernel_held;

@@ -302,12 +302,17 @@ template <int K> struct Loop {
         const Loop& loop;
         int64_t at[64], offset[K] = {};
 
-        Place(const Loop& of, int64_t i) : loop(of) {
+        Place(const Loop& of, int64_t i, bool counts) : loop(of) {  // whether `next` is called
+            if (i == 0 && !counts) return;
             for (int d = loop.rank - 1; d >= 0; d--) {
                 at[d] = i > 0 ? i % loop.size[d] : 0;  // which may have no elements
                 i = i > 0 ? i / loop.size[d] : 0;
                 for (int k = 0; k < K; k++) offset[k] += at[d] * loop.stride[k][d];
             }
+        }
+        // Past runs along the first dim, where nothing counts dims.
+        void skip(int64_t runs) {
+            for (int k = 0; k < K; k++) offset[k] += runs * loop.stride[k][0];
         }
         void next(int64_t count) {
             int d = loop.rank - 1;
@@ -432,7 +437,7 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     }
 };
 
-// The results of the segments of a row (of `used` rows), combined pairwise.
+// The results of the segments of a row (of `used` rows, where lanes are rows), combined pairwise.
 template <typename T, int64_t W> struct Parts {
     const int64_t segments, used;
     T one[W];
@@ -441,15 +446,16 @@ template <typename T, int64_t W> struct Parts {
     Parts(int64_t n, int64_t lanes) : segments(n), used(lanes), many(n > 1 ? new T[size_t(n * lanes)] : nullptr) {
         std::fill_n(one, lanes + 15 < W ? lanes + 15 : W, T{});  // groups are whole: what pads them is read too
     }
-    T* at(int64_t s) { return many ? &many[size_t(s * used)] : one; }
+    int64_t width() const { return W > 1 ? used : 1; }
+    T* at(int64_t s) { return many ? &many[size_t(s * width())] : one; }
     template <typename From> void put(int64_t s, const From& from) {
-        for (int64_t l = 0; l < used; l++) at(s)[l] = from[l];
+        for (int64_t l = 0; l < width(); l++) at(s)[l] = from[l];
     }
     template <typename Combine> const T* finish(Combine combine) {
         for (int64_t w = 1; w < segments; w *= 2)
             for (int64_t s = 0; s + w < segments; s += 2 * w)
-                for (int64_t l = 0; l < used; l++) at(s)[l] = combine(at(s)[l], at(s + w)[l]);
-        if (many) std::copy_n(at(0), used, one);  // padded, as the lanes are
+                for (int64_t l = 0; l < width(); l++) at(s)[l] = combine(at(s)[l], at(s + w)[l]);
+        if (many) std::copy_n(at(0), width(), one);  // padded, as the lanes are
         return one;
     }
 };
@@ -466,6 +472,12 @@ template <int64_t N> inline void widened(const bf16* x, float* wide) {
 template <int64_t N> inline void narrowed(const float* wide, bf16* y) {
 #pragma omp simd
     for (int64_t l = 0; l < N / 2; l++) put(y + 2 * l, wide[l], wide[l + N / 2]);
+}
+
+// The same for the segments of a row; of a row that is one, the body stands where it is called.
+template <bool ALONE, typename Body> inline void segmented(bool pays, int64_t n, const Body& body) {
+    if constexpr (ALONE) body(0);
+    else parallel(pays, n, body);
 }
 
 template <typename T>
@@ -489,7 +501,8 @@ void softmax_run(
         const Loop<2>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = !ACROSS && KEEP;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(1);
@@ -500,7 +513,7 @@ void softmax_run(
         const auto max_N_combine = [](F first, F next) { return F(maximum(first, next)); };
         const auto sum_N_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             int64_t begin[2];  // of the row in each operand
             rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
@@ -510,7 +523,7 @@ void softmax_run(
             [[maybe_unused]] T* y_side = ACROSS ? rows.dense(0, y, row, width, padded) : nullptr;
             if constexpr (!ONCE) {
                 Parts<F, WIDTH> max_N_parts(segments, width);
-                parallel(apart, segments, [&](int64_t s) {
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(max_N_combine)> max_N_part(F(-INFINITY), padded, max_N_combine);
                     [[maybe_unused]] F max_N_held[GROUP];  // in registers, along one row
@@ -519,7 +532,7 @@ void softmax_run(
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
-                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -592,7 +605,7 @@ void softmax_run(
                 [[maybe_unused]] F e_short[KEEP ? SHORT + GROUP : 1];
                 const std::unique_ptr<F[]> e_long(KEEP && n > SHORT && !e_there ? new F[size_t(n + GROUP)] : nullptr);
                 Parts<F, WIDTH> sum_N_parts(segments, width);
-                parallel(apart, segments, [&](int64_t s) {
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F max_N_now_row = max_N_rows[0];
                     [[maybe_unused]] F* const e_line = e_there ? reinterpret_cast<F*>(y_row) : n > SHORT ? e_long.get() : e_short;
@@ -606,7 +619,7 @@ void softmax_run(
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                     const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[1][inner.rank - 1] == 1));
                     const T* const x_ahead = x_asks ? x + rows.offset(1, row + 1) : nullptr;
-                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -679,7 +692,7 @@ void softmax_run(
                     else sum_N_parts.put(s, sum_N_part.finish(sum_N_held));
                 });
                 [[maybe_unused]] const F* sum_N_rows = sum_N_parts.finish(sum_N_combine);
-                parallel(apart, segments, [&](int64_t s) {
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F max_N_now_row = max_N_rows[0];
                     [[maybe_unused]] const F sum_N_now_row = sum_N_rows[0];
@@ -691,7 +704,7 @@ void softmax_run(
                     const T* const x_ahead = x_asks ? x + rows.offset(1, row + 1) : nullptr;
                     const bool y_asks = asks && n <= NEAR && (y_dense || (along && inner.stride[0][inner.rank - 1] == 1));
                     const T* const y_ahead = y_asks ? y + rows.offset(0, row + 1) : nullptr;
-                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -759,12 +772,12 @@ void softmax_run(
                     return top;
                 };
                 Parts<max_N_partial, WIDTH> max_N_parts(segments, width);
-                parallel(apart, segments, [&](int64_t s) {
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<max_N_partial, 1, decltype(max_N_join)> max_N_part({}, 1, max_N_join);
                     const bool dense = !ACROSS && x_dense;
                     const int64_t most = dense ? LANES : span;
-                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -835,13 +848,13 @@ void softmax_run(
                         mul_row_rows[j + l] = expsum_N * exponential((std::isfinite(max_N) ? max_N : F(0)) - max_N);
                     }
                 }
-                parallel(apart, segments, [&](int64_t s) {
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F max_N_now_row = max_N_rows[0].max_N;
                     [[maybe_unused]] const F mul_row_now_row = mul_row_rows[0];
                     const bool dense = !ACROSS && x_dense && y_dense;
                     const int64_t most = dense ? LANES : span;
-                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;

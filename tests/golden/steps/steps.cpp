@@ -219,12 +219,17 @@ template <int K> struct Loop {
         const Loop& loop;
         int64_t at[64], offset[K] = {};
 
-        Place(const Loop& of, int64_t i) : loop(of) {
+        Place(const Loop& of, int64_t i, bool counts) : loop(of) {  // whether `next` is called
+            if (i == 0 && !counts) return;
             for (int d = loop.rank - 1; d >= 0; d--) {
                 at[d] = i > 0 ? i % loop.size[d] : 0;  // which may have no elements
                 i = i > 0 ? i / loop.size[d] : 0;
                 for (int k = 0; k < K; k++) offset[k] += at[d] * loop.stride[k][d];
             }
+        }
+        // Past runs along the first dim, where nothing counts dims.
+        void skip(int64_t runs) {
+            for (int k = 0; k < K; k++) offset[k] += runs * loop.stride[k][0];
         }
         void next(int64_t count) {
             int d = loop.rank - 1;
@@ -357,7 +362,7 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     }
 };
 
-// The results of the segments of a row (of `used` rows), combined pairwise.
+// The results of the segments of a row (of `used` rows, where lanes are rows), combined pairwise.
 template <typename T, int64_t W> struct Parts {
     const int64_t segments, used;
     T one[W];
@@ -366,15 +371,16 @@ template <typename T, int64_t W> struct Parts {
     Parts(int64_t n, int64_t lanes) : segments(n), used(lanes), many(n > 1 ? new T[size_t(n * lanes)] : nullptr) {
         std::fill_n(one, lanes + 15 < W ? lanes + 15 : W, T{});  // groups are whole: what pads them is read too
     }
-    T* at(int64_t s) { return many ? &many[size_t(s * used)] : one; }
+    int64_t width() const { return W > 1 ? used : 1; }
+    T* at(int64_t s) { return many ? &many[size_t(s * width())] : one; }
     template <typename From> void put(int64_t s, const From& from) {
-        for (int64_t l = 0; l < used; l++) at(s)[l] = from[l];
+        for (int64_t l = 0; l < width(); l++) at(s)[l] = from[l];
     }
     template <typename Combine> const T* finish(Combine combine) {
         for (int64_t w = 1; w < segments; w *= 2)
             for (int64_t s = 0; s + w < segments; s += 2 * w)
-                for (int64_t l = 0; l < used; l++) at(s)[l] = combine(at(s)[l], at(s + w)[l]);
-        if (many) std::copy_n(at(0), used, one);  // padded, as the lanes are
+                for (int64_t l = 0; l < width(); l++) at(s)[l] = combine(at(s)[l], at(s + w)[l]);
+        if (many) std::copy_n(at(0), width(), one);  // padded, as the lanes are
         return one;
     }
 };
@@ -429,7 +435,7 @@ void steps_run(
         [[maybe_unused]] const bool n_dense = !ACROSS && inner.neighbours(3);
         const auto sum_N_combine = [](G first, G next) { return G(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const G N = N_given;
             [[maybe_unused]] const float lr = lr_given;
             [[maybe_unused]] const T lr_f32 = lr_f32_given;
@@ -487,7 +493,7 @@ void steps_run(
                 const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                 const bool g_asks = asks && n <= NEAR && (g_dense || (along && inner.stride[0][inner.rank - 1] == 1));
                 const U* const g_ahead = g_asks ? g + rows.offset(0, row + 1) : nullptr;
-                typename Loop<7>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                typename Loop<7>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -605,7 +611,7 @@ for (; j < groups; j += GROUP) {
                 const T* const p_ahead = p_asks ? p + rows.offset(6, row + 1) : nullptr;
                 const bool g_asks = asks && n > NEAR && (g_dense || (along && inner.stride[0][inner.rank - 1] == 1));
                 const U* const g_ahead = g_asks ? g + rows.offset(0, row + 1) : nullptr;
-                typename Loop<7>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                typename Loop<7>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;

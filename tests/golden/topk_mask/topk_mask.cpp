@@ -202,12 +202,17 @@ template <int K> struct Loop {
         const Loop& loop;
         int64_t at[64], offset[K] = {};
 
-        Place(const Loop& of, int64_t i) : loop(of) {
+        Place(const Loop& of, int64_t i, bool counts) : loop(of) {  // whether `next` is called
+            if (i == 0 && !counts) return;
             for (int d = loop.rank - 1; d >= 0; d--) {
                 at[d] = i > 0 ? i % loop.size[d] : 0;  // which may have no elements
                 i = i > 0 ? i / loop.size[d] : 0;
                 for (int k = 0; k < K; k++) offset[k] += at[d] * loop.stride[k][d];
             }
+        }
+        // Past runs along the first dim, where nothing counts dims.
+        void skip(int64_t runs) {
+            for (int k = 0; k < K; k++) offset[k] += runs * loop.stride[k][0];
         }
         void next(int64_t count) {
             int d = loop.rank - 1;
@@ -340,7 +345,7 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     }
 };
 
-// The results of the segments of a row (of `used` rows), combined pairwise.
+// The results of the segments of a row (of `used` rows, where lanes are rows), combined pairwise.
 template <typename T, int64_t W> struct Parts {
     const int64_t segments, used;
     T one[W];
@@ -349,15 +354,16 @@ template <typename T, int64_t W> struct Parts {
     Parts(int64_t n, int64_t lanes) : segments(n), used(lanes), many(n > 1 ? new T[size_t(n * lanes)] : nullptr) {
         std::fill_n(one, lanes + 15 < W ? lanes + 15 : W, T{});  // groups are whole: what pads them is read too
     }
-    T* at(int64_t s) { return many ? &many[size_t(s * used)] : one; }
+    int64_t width() const { return W > 1 ? used : 1; }
+    T* at(int64_t s) { return many ? &many[size_t(s * width())] : one; }
     template <typename From> void put(int64_t s, const From& from) {
-        for (int64_t l = 0; l < used; l++) at(s)[l] = from[l];
+        for (int64_t l = 0; l < width(); l++) at(s)[l] = from[l];
     }
     template <typename Combine> const T* finish(Combine combine) {
         for (int64_t w = 1; w < segments; w *= 2)
             for (int64_t s = 0; s + w < segments; s += 2 * w)
-                for (int64_t l = 0; l < used; l++) at(s)[l] = combine(at(s)[l], at(s + w)[l]);
-        if (many) std::copy_n(at(0), used, one);  // padded, as the lanes are
+                for (int64_t l = 0; l < width(); l++) at(s)[l] = combine(at(s)[l], at(s + w)[l]);
+        if (many) std::copy_n(at(0), width(), one);  // padded, as the lanes are
         return one;
     }
 };
@@ -405,7 +411,7 @@ void topk_mask_run(
         const auto sum_N_combine = [](int64_t first, int64_t next) { return int64_t(first + next); };
         const auto reach_N_total_combine = [](int32_t first, int32_t next) { return int32_t(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const int64_t k = k_given;
             int64_t begin[3];  // of the row in each operand
             rows.offsets(ACROSS ? 0 : row, begin);
@@ -429,7 +435,7 @@ void topk_mask_run(
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
-                    typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -527,7 +533,7 @@ void topk_mask_run(
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
-                typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -622,7 +628,7 @@ for (; j < groups; j += GROUP) {
                     if constexpr (!ACROSS) std::fill_n(reach_N_total_held, GROUP, 0);
                     const bool dense = !ACROSS && x_dense;
                     const int64_t most = dense ? LANES : span;
-                    typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -692,7 +698,7 @@ for (; j < groups; j += GROUP) {
                 const T* const x_ahead = x_asks ? x + rows.offset(2, row + 1) : nullptr;
                 const bool y_asks = asks && (y_dense || (along && inner.stride[0][inner.rank - 1] == 1));
                 const T* const y_ahead = y_asks ? y + rows.offset(0, row + 1) : nullptr;
-                typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;

@@ -153,12 +153,17 @@ template <int K> struct Loop {
         const Loop& loop;
         int64_t at[64], offset[K] = {};
 
-        Place(const Loop& of, int64_t i) : loop(of) {
+        Place(const Loop& of, int64_t i, bool counts) : loop(of) {  // whether `next` is called
+            if (i == 0 && !counts) return;
             for (int d = loop.rank - 1; d >= 0; d--) {
                 at[d] = i > 0 ? i % loop.size[d] : 0;  // which may have no elements
                 i = i > 0 ? i / loop.size[d] : 0;
                 for (int k = 0; k < K; k++) offset[k] += at[d] * loop.stride[k][d];
             }
+        }
+        // Past runs along the first dim, where nothing counts dims.
+        void skip(int64_t runs) {
+            for (int k = 0; k < K; k++) offset[k] += runs * loop.stride[k][0];
         }
         void next(int64_t count) {
             int d = loop.rank - 1;
@@ -283,7 +288,7 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
     }
 };
 
-// The results of the segments of a row (of `used` rows), combined pairwise.
+// The results of the segments of a row (of `used` rows, where lanes are rows), combined pairwise.
 template <typename T, int64_t W> struct Parts {
     const int64_t segments, used;
     T one[W];
@@ -292,18 +297,25 @@ template <typename T, int64_t W> struct Parts {
     Parts(int64_t n, int64_t lanes) : segments(n), used(lanes), many(n > 1 ? new T[size_t(n * lanes)] : nullptr) {
         std::fill_n(one, lanes + 15 < W ? lanes + 15 : W, T{});  // groups are whole: what pads them is read too
     }
-    T* at(int64_t s) { return many ? &many[size_t(s * used)] : one; }
+    int64_t width() const { return W > 1 ? used : 1; }
+    T* at(int64_t s) { return many ? &many[size_t(s * width())] : one; }
     template <typename From> void put(int64_t s, const From& from) {
-        for (int64_t l = 0; l < used; l++) at(s)[l] = from[l];
+        for (int64_t l = 0; l < width(); l++) at(s)[l] = from[l];
     }
     template <typename Combine> const T* finish(Combine combine) {
         for (int64_t w = 1; w < segments; w *= 2)
             for (int64_t s = 0; s + w < segments; s += 2 * w)
-                for (int64_t l = 0; l < used; l++) at(s)[l] = combine(at(s)[l], at(s + w)[l]);
-        if (many) std::copy_n(at(0), used, one);  // padded, as the lanes are
+                for (int64_t l = 0; l < width(); l++) at(s)[l] = combine(at(s)[l], at(s + w)[l]);
+        if (many) std::copy_n(at(0), width(), one);  // padded, as the lanes are
         return one;
     }
 };
+
+// The same for the segments of a row; of a row that is one, the body stands where it is called.
+template <bool ALONE, typename Body> inline void segmented(bool pays, int64_t n, const Body& body) {
+    if constexpr (ALONE) body(0);
+    else parallel(pays, n, body);
+}
 
 void whiten_y_run(
     int rank, int inner_rank, const int64_t* size, const float* x, const int64_t* x_stride,
@@ -325,7 +337,8 @@ void whiten_y_run(
         const Loop<6>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = !ACROSS && !ONCE;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(5);
@@ -337,7 +350,7 @@ void whiten_y_run(
         const auto sum_B_S_combine = [](float first, float next) { return float(first + next); };
         const auto sum_B_S__combine = [](float first, float next) { return float(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             [[maybe_unused]] const float s0 = s0_given;
             [[maybe_unused]] const float eps = eps_given;
             [[maybe_unused]] const float s1 = s1_given;
@@ -374,7 +387,7 @@ void whiten_y_run(
                     }
                 }
                 Parts<float, WIDTH> sum_B_S_parts(segments, width);
-                parallel(apart, segments, [&](int64_t s) {
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_B_S_combine)> sum_B_S_part(0.0f, padded, sum_B_S_combine);
                     [[maybe_unused]] float sum_B_S_held[GROUP];  // in registers, along one row
@@ -383,10 +396,12 @@ void whiten_y_run(
                     // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
                     const bool runs = along && 2 * span < LANES
                         && !dense && inner.stride[5][inner.rank - 1] == 1;
+                    const bool even = runs && inner.rank == 2 && inner.size[1] == span;  // whether all of them lie equally far apart
+                    const int64_t x_apart = inner.stride[5][0];
                     const int64_t most = dense || runs ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
-                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense && !even);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -438,10 +453,15 @@ void whiten_y_run(
                                 group(j, Several());
                             }
                         }
-                        for (int64_t r = 0; runs && r < count; r += span) {
+                        for (int64_t r = 0; runs && r < count;) {
+                            const int64_t until = even ? count : r + span;
                             x_tile = x_row + place.offset[5] - r;
-                            for (; j < r + span; j += GROUP) group(j, Whole());
-                            place.next(span);
+                            if (even) place.skip(count / span);
+                            else place.next(span);
+                            for (; r < until; r += span) {
+                                for (; j < r + span; j += GROUP) group(j, Whole());
+                                x_tile += x_apart - span;
+                            }
                         }
     for (; j < groups; j += GROUP) {
                             sum_B_S_now = ACROSS ? sum_B_S_part.now + j : sum_B_S_held;
@@ -474,7 +494,7 @@ void whiten_y_run(
                     }
                 }
                 Parts<float, WIDTH> sum_B_S__parts(segments, width);
-                parallel(apart, segments, [&](int64_t s) {
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const float mu_now_row = mu_rows[0];
                     Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_B_S__combine)> sum_B_S__part(0.0f, padded, sum_B_S__combine);
@@ -484,13 +504,15 @@ void whiten_y_run(
                     // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
                     const bool runs = along && 2 * span < LANES
                         && !dense && inner.stride[5][inner.rank - 1] == 1;
+                    const bool even = runs && inner.rank == 2 && inner.size[1] == span;  // whether all of them lie equally far apart
+                    const int64_t x_apart = inner.stride[5][0];
                     const int64_t most = dense || runs ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                     const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[5][inner.rank - 1] == 1));
                     const float* const x_ahead = x_asks ? x + rows.offset(5, row + 1) : nullptr;
-                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense && !even);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -547,11 +569,17 @@ void whiten_y_run(
                                 group(j, Several());
                             }
                         }
-                        for (int64_t r = 0; runs && r < count; r += span) {
+                        for (int64_t r = 0; runs && r < count;) {
+                            const int64_t until = even ? count : r + span;
                             x_tile = x_row + place.offset[5] - r;
                             x_next = x_ahead ? x_ahead + place.offset[5] - r : nullptr;
-                            for (; j < r + span; j += GROUP) group(j, Whole());
-                            place.next(span);
+                            if (even) place.skip(count / span);
+                            else place.next(span);
+                            for (; r < until; r += span) {
+                                for (; j < r + span; j += GROUP) group(j, Whole());
+                                x_tile += x_apart - span;
+                                if (x_next) x_next += x_apart - span;
+                            }
                         }
     for (; j < groups; j += GROUP) {
                             sum_B_S__now = ACROSS ? sum_B_S__part.now + j : sum_B_S__held;
@@ -592,7 +620,7 @@ void whiten_y_run(
                 else *mu_kept_row = mu_kept_held[0];
                 if constexpr (ACROSS) rows.store(3, inv_kept, row, width, inv_kept_held);
                 else *inv_kept_row = inv_kept_held[0];
-                parallel(apart, segments, [&](int64_t s) {
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const float scale_now_row = scale_rows[0];
                     [[maybe_unused]] const float mu_now_row = mu_rows[0];
@@ -601,13 +629,16 @@ void whiten_y_run(
                     // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
                     const bool runs = along && 2 * span < LANES
                         && !dense && inner.stride[5][inner.rank - 1] == 1 && inner.stride[4][inner.rank - 1] == 1;
+                    const bool even = runs && inner.rank == 2 && inner.size[1] == span;  // whether all of them lie equally far apart
+                    const int64_t y_apart = inner.stride[4][0];
+                    const int64_t x_apart = inner.stride[5][0];
                     const int64_t most = dense || runs ? LANES : span;
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                     const bool x_asks = asks && n > NEAR && (x_dense || (along && inner.stride[5][inner.rank - 1] == 1));
                     const float* const x_ahead = x_asks ? x + rows.offset(5, row + 1) : nullptr;
                     const bool y_asks = asks && n <= NEAR && (y_dense || (along && inner.stride[4][inner.rank - 1] == 1));
                     const float* const y_ahead = y_asks ? y + rows.offset(4, row + 1) : nullptr;
-                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense && !even);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -652,13 +683,21 @@ void whiten_y_run(
                         if constexpr (ACROSS) {
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
                         }
-                        for (int64_t r = 0; runs && r < count; r += span) {
+                        for (int64_t r = 0; runs && r < count;) {
+                            const int64_t until = even ? count : r + span;
                             x_tile = x_row + place.offset[5] - r;
                             y_tile = y_row + place.offset[4] - r;
                             x_next = x_ahead ? x_ahead + place.offset[5] - r : nullptr;
                             y_next = y_ahead ? y_ahead + place.offset[4] - r : nullptr;
-                            for (; j < r + span; j += GROUP) group(j, Whole());
-                            place.next(span);
+                            if (even) place.skip(count / span);
+                            else place.next(span);
+                            for (; r < until; r += span) {
+                                for (; j < r + span; j += GROUP) group(j, Whole());
+                                x_tile += x_apart - span;
+                                y_tile += y_apart - span;
+                                if (x_next) x_next += x_apart - span;
+                                if (y_next) y_next += y_apart - span;
+                            }
                         }
                         for (; j < groups; j += GROUP) group(j, Whole());
                         if constexpr (!ACROSS) {
@@ -701,12 +740,12 @@ void whiten_y_run(
                     }
                 }
                 Parts<sum_B_S_partial, WIDTH> sum_B_S_parts(segments, width);
-                parallel(apart, segments, [&](int64_t s) {
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<sum_B_S_partial, 1, decltype(sum_B_S_join)> sum_B_S_part({}, 1, sum_B_S_join);
                     const bool dense = !ACROSS && x_dense;
                     const int64_t most = dense ? LANES : span;
-                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -799,7 +838,7 @@ void whiten_y_run(
                 else *mu_kept_row = mu_kept_held[0];
                 if constexpr (ACROSS) rows.store(3, inv_kept, row, width, inv_kept_held);
                 else *inv_kept_row = inv_kept_held[0];
-                parallel(apart, segments, [&](int64_t s) {
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
                     const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const float scale_now_row = scale_rows[0];
                     [[maybe_unused]] const float mu_now_row = mu_rows[0];
@@ -808,8 +847,11 @@ void whiten_y_run(
                     // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
                     const bool runs = along && 2 * span < LANES
                         && !dense && inner.stride[5][inner.rank - 1] == 1 && inner.stride[4][inner.rank - 1] == 1;
+                    const bool even = runs && inner.rank == 2 && inner.size[1] == span;  // whether all of them lie equally far apart
+                    const int64_t y_apart = inner.stride[4][0];
+                    const int64_t x_apart = inner.stride[5][0];
                     const int64_t most = dense || runs ? LANES : span;
-                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense && !even);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
                         const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -850,11 +892,17 @@ void whiten_y_run(
                         if constexpr (ACROSS) {
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
                         }
-                        for (int64_t r = 0; runs && r < count; r += span) {
+                        for (int64_t r = 0; runs && r < count;) {
+                            const int64_t until = even ? count : r + span;
                             x_tile = x_row + place.offset[5] - r;
                             y_tile = y_row + place.offset[4] - r;
-                            for (; j < r + span; j += GROUP) group(j, Whole());
-                            place.next(span);
+                            if (even) place.skip(count / span);
+                            else place.next(span);
+                            for (; r < until; r += span) {
+                                for (; j < r + span; j += GROUP) group(j, Whole());
+                                x_tile += x_apart - span;
+                                y_tile += y_apart - span;
+                            }
                         }
                         for (; j < groups; j += GROUP) group(j, Whole());
                         if constexpr (!ACROSS) {
@@ -899,7 +947,7 @@ void whiten_sum_S_kept_run(
         [[maybe_unused]] const bool sum_S_kept_dense = !ACROSS && inner.neighbours(2);
         const auto sum_S_combine = [](float first, float next) { return float(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             int64_t begin[4];  // of the row in each operand
             rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
@@ -939,7 +987,7 @@ void whiten_sum_S_kept_run(
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                 const float* const x_ahead = x_dense ? x_row + 4096 / sizeof(float) : nullptr;  // a page on: the processor's own guesses end with one
-                typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -1053,7 +1101,7 @@ void whiten_far_run(
         [[maybe_unused]] const bool far_kept_dense = !ACROSS && inner.neighbours(1);
         const auto far_combine = [](float first, float next) { return float(maximum(first, next)); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             int64_t begin[3];  // of the row in each operand
             rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
@@ -1073,10 +1121,12 @@ void whiten_far_run(
                 // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
                 const bool runs = along && 2 * span < LANES
                     && !dense && inner.stride[2][inner.rank - 1] == 1;
+                const bool even = runs && inner.rank == 2 && inner.size[1] == span;  // whether all of them lie equally far apart
+                const int64_t sum_S_kept_apart = inner.stride[2][0];
                 const int64_t most = dense || runs ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && sum_S_kept_side;
-                typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense && !even);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -1129,10 +1179,15 @@ void whiten_far_run(
                             group(j, Several());
                         }
                     }
-                    for (int64_t r = 0; runs && r < count; r += span) {
+                    for (int64_t r = 0; runs && r < count;) {
+                        const int64_t until = even ? count : r + span;
                         sum_S_kept_tile = sum_S_kept_row + place.offset[2] - r;
-                        for (; j < r + span; j += GROUP) group(j, Whole());
-                        place.next(span);
+                        if (even) place.skip(count / span);
+                        else place.next(span);
+                        for (; r < until; r += span) {
+                            for (; j < r + span; j += GROUP) group(j, Whole());
+                            sum_S_kept_tile += sum_S_kept_apart - span;
+                        }
                     }
 for (; j < groups; j += GROUP) {
                         far_now = ACROSS ? far_part.now + j : far_held;
@@ -1194,7 +1249,7 @@ void whiten_kinds_run(
         [[maybe_unused]] const bool kinds_dense = !ACROSS && inner.neighbours(1);
         const auto kinds_combine = [](int64_t first, int64_t next) { return int64_t(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
-            const int64_t row = unit * wide, width = rows.numel - row < wide ? rows.numel - row : wide;
+            const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             int64_t begin[3];  // of the row in each operand
             rows.offsets(ACROSS ? 0 : row, begin);
             [[maybe_unused]] const int64_t padded = ACROSS ? (width + GROUP - 1) / GROUP * GROUP : GROUP;
@@ -1225,11 +1280,13 @@ void whiten_kinds_run(
                 // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
                 const bool runs = along && 2 * span < LANES
                     && !dense && inner.stride[2][inner.rank - 1] == 1;
+                const bool even = runs && inner.rank == 2 && inner.size[1] == span;  // whether all of them lie equally far apart
+                const int64_t x_apart = inner.stride[2][0];
                 const int64_t most = dense || runs ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                 const float* const x_ahead = x_dense ? x_row + 4096 / sizeof(float) : nullptr;  // a page on: the processor's own guesses end with one
-                typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0);
+                typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense && !even);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
                     const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
@@ -1285,11 +1342,17 @@ void whiten_kinds_run(
                             group(j, Several());
                         }
                     }
-                    for (int64_t r = 0; runs && r < count; r += span) {
+                    for (int64_t r = 0; runs && r < count;) {
+                        const int64_t until = even ? count : r + span;
                         x_tile = x_row + place.offset[2] - r;
                         x_next = x_ahead ? x_ahead + place.offset[2] - r : nullptr;
-                        for (; j < r + span; j += GROUP) group(j, Whole());
-                        place.next(span);
+                        if (even) place.skip(count / span);
+                        else place.next(span);
+                        for (; r < until; r += span) {
+                            for (; j < r + span; j += GROUP) group(j, Whole());
+                            x_tile += x_apart - span;
+                            if (x_next) x_next += x_apart - span;
+                        }
                     }
 for (; j < groups; j += GROUP) {
                         kinds_now = ACROSS ? kinds_part.now + j : kinds_held;
