@@ -111,17 +111,26 @@ class RowsView(RowUnit):
 
     def asked(self, c: PhaseView) -> list[tuple[Tensor, bool, str]]:
         """What a reading asks for of the next row, whether that is to be written, and of which rows: the last one for what is written,
-        the one before it for what is read of short rows, of which two stay near, and the last one else; of long rows that are gone
-        through again only what is read.  For what does not run along the last dim of a row, and so is small, none asks."""
+        the one before it for what is read of short rows, of which two stay near, and the last one else, and where that writes nothing
+        along the row; of long rows that are gone through again only what is read.  For what does not run along the last dim of a row,
+        and so is small, none asks."""
         readings = [p for p in self.phases if p.element]
         if not readings or readings[-1].search is not None:  # which goes through a row many times
             return []
         before = next((p for p in readings[-2:-1] if p.search is None), None)
         moves = [(t, t.name in self.writable) for t in self.walked if set(t.dims) & set(self.rows) and self.last in t.dims]
+        if not any(written for _, written in moves):
+            before = None
         if c is before:
             return [(t, False, "n <= NEAR") for t, written in moves if not written]
         when = {False: "n > NEAR", True: "n <= NEAR"} if before else {False: "", True: ""}
         return [(t, written, when[written]) for t, written in moves] if c is readings[-1] else []
+
+    def ahead(self, c: PhaseView) -> str:
+        """How many rows on is what a reading asks for: a few short rows where nothing is written, since the first reading of each, which
+        asks for nothing, leaves the memory idle once it has what it reads."""
+        asked = self.asked(c) if self.reads_again else []
+        return "far" if asked and not any(written or where for _, written, where in asked) else "1"
 
     @property
     def reads_again(self) -> bool:
@@ -187,7 +196,12 @@ class RowsView(RowUnit):
     @property
     def asks_early(self) -> bool:
         """Whether what is asked for, and when, goes by the length of a row."""
-        return any(where for c in self.phases for _, _, where in self.asked(c))
+        return self.far_ahead or any(where for c in self.phases for _, _, where in self.asked(c))
+
+    @property
+    def far_ahead(self) -> bool:
+        """Whether more than the next row is asked for."""
+        return any(self.ahead(c) == "far" for c in self.phases)
 
     @property
     def found(self) -> set[str]:

@@ -538,6 +538,7 @@ void loss_l_run(
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<8>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t far = ACROSS || n > NEAR ? 1 : 2 * NEAR / n;  // rows on to what is asked for
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         constexpr bool ALONE = !ACROSS && !ONCE;  // whether a row is one segment
         const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
@@ -608,9 +609,6 @@ void loss_l_run(
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
-                    const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                    const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[7][inner.rank - 1] == 1));
-                    const T* const x_ahead = x_asks ? x + rows.offset(7, row + 1) : nullptr;
                     typename Loop<8>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
@@ -623,7 +621,6 @@ void loss_l_run(
                             x_side ? x_side + inner.offset(7, i) :
                             along ? inner.tile(7, x_row + place.offset[7], count, x_buffer) :
                             lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
-                        const T* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[7] : i) : nullptr;
                         F* max_V_now = max_V_held;
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
@@ -631,7 +628,6 @@ void loss_l_run(
                             constexpr bool PAIRS = !ACROSS && decltype(whole)::value > 0 && std::is_same_v<T, bf16>;  // as halves of words, the lower ones first
                             [[maybe_unused]] F x_wide[OF];
                             if constexpr (PAIRS) widened<OF>(x_tile + j, x_wide);
-                            for (int l = 0; x_next && l < OF; l += 64 / sizeof(T)) __builtin_prefetch(x_next + j + l);
                             [[maybe_unused]] F max_V_given[OF];
 #pragma omp simd
                             for (int l = 0; l < OF; l++) {
@@ -702,9 +698,9 @@ void loss_l_run(
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
-                    const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                    const bool x_asks = asks && n > NEAR && (x_dense || (along && inner.stride[7][inner.rank - 1] == 1));
-                    const T* const x_ahead = x_asks ? x + rows.offset(7, row + 1) : nullptr;
+                    const bool asks = segments == 1 && row + far < rows.numel;  // for a row that is near when its turn comes
+                    const bool x_asks = asks && (x_dense || (along && inner.stride[7][inner.rank - 1] == 1));
+                    const T* const x_ahead = x_asks ? x + rows.offset(7, row + far) : nullptr;
                     typename Loop<8>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;

@@ -341,6 +341,7 @@ void moving_run_run(
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<4>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t far = ACROSS || n > NEAR ? 1 : 2 * NEAR / n;  // rows on to what is asked for
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
@@ -464,9 +465,6 @@ for (; j < groups; j += GROUP) {
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
-                const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[3][inner.rank - 1] == 1));
-                const float* const x_ahead = x_asks ? x + rows.offset(3, row + 1) : nullptr;
                 typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
@@ -479,12 +477,10 @@ for (; j < groups; j += GROUP) {
                         x_side ? x_side + inner.offset(3, i) :
                         along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
-                    const float* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[3] : i) : nullptr;
                     float* sum_N_now = sum_N_held;
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                         [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                        for (int l = 0; x_next && l < OF; l += 64 / sizeof(float)) __builtin_prefetch(x_next + j + l);
                         [[maybe_unused]] float sum_N_given[OF];
 #pragma omp simd
                         for (int l = 0; l < OF; l++) {
@@ -556,9 +552,9 @@ for (; j < groups; j += GROUP) {
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
-                const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                const bool x_asks = asks && n > NEAR && (x_dense || (along && inner.stride[3][inner.rank - 1] == 1));
-                const float* const x_ahead = x_asks ? x + rows.offset(3, row + 1) : nullptr;
+                const bool asks = segments == 1 && row + far < rows.numel;  // for a row that is near when its turn comes
+                const bool x_asks = asks && (x_dense || (along && inner.stride[3][inner.rank - 1] == 1));
+                const float* const x_ahead = x_asks ? x + rows.offset(3, row + far) : nullptr;
                 typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;

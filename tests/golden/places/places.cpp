@@ -496,6 +496,7 @@ void places_i_run(
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<17>& lanes = ACROSS ? rows : inner;
         const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t far = ACROSS || n > NEAR ? 1 : 2 * NEAR / n;  // rows on to what is asked for
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
@@ -612,15 +613,6 @@ void places_i_run(
                 if constexpr (!ACROSS) std::fill_n(max_N_held, GROUP, F(-INFINITY));
                 const bool dense = !ACROSS && x_dense && k_dense && h_dense && flag_dense;
                 const int64_t most = dense ? LANES : span;
-                const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[16][inner.rank - 1] == 1));
-                const T* const x_ahead = x_asks ? x + rows.offset(16, row + 1) : nullptr;
-                const bool k_asks = asks && n <= NEAR && (k_dense || (along && inner.stride[0][inner.rank - 1] == 1));
-                const int16_t* const k_ahead = k_asks ? k + rows.offset(0, row + 1) : nullptr;
-                const bool h_asks = asks && n <= NEAR && (h_dense || (along && inner.stride[1][inner.rank - 1] == 1));
-                const uint8_t* const h_ahead = h_asks ? h + rows.offset(1, row + 1) : nullptr;
-                const bool flag_asks = asks && n <= NEAR && (flag_dense || (along && inner.stride[2][inner.rank - 1] == 1));
-                const bool* const flag_ahead = flag_asks ? flag + rows.offset(2, row + 1) : nullptr;
                 typename Loop<17>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
@@ -652,17 +644,9 @@ void places_i_run(
                         along ? inner.tile(2, flag_row + place.offset[2], count, flag_buffer) :
                         lanes.load(2, ACROSS ? flag + inner.offset(2, i) : flag_row, first, count, flag_buffer, filled);
                     [[maybe_unused]] const int64_t index_N_at = ACROSS ? inner.offset(15, i) : 0;
-                    const T* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[16] : i) : nullptr;
-                    const int16_t* k_next = k_ahead ? k_ahead + (along && !dense ? place.offset[0] : i) : nullptr;
-                    const uint8_t* h_next = h_ahead ? h_ahead + (along && !dense ? place.offset[1] : i) : nullptr;
-                    const bool* flag_next = flag_ahead ? flag_ahead + (along && !dense ? place.offset[2] : i) : nullptr;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                         [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                        for (int l = 0; x_next && l < OF; l += 64 / sizeof(T)) __builtin_prefetch(x_next + j + l);
-                        for (int l = 0; k_next && l < OF; l += 64 / sizeof(int16_t)) __builtin_prefetch(k_next + j + l);
-                        for (int l = 0; h_next && l < OF; l += 64 / sizeof(uint8_t)) __builtin_prefetch(h_next + j + l);
-                        for (int l = 0; flag_next && l < OF; l += 64 / sizeof(bool)) __builtin_prefetch(flag_next + j + l);
                         [[maybe_unused]] F i_given[OF];
                         [[maybe_unused]] int16_t j_given[OF];
                         [[maybe_unused]] int64_t at_given[OF];
@@ -900,15 +884,15 @@ void places_i_run(
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
-                const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                const bool x_asks = asks && n > NEAR && (x_dense || (along && inner.stride[16][inner.rank - 1] == 1));
-                const T* const x_ahead = x_asks ? x + rows.offset(16, row + 1) : nullptr;
-                const bool k_asks = asks && n > NEAR && (k_dense || (along && inner.stride[0][inner.rank - 1] == 1));
-                const int16_t* const k_ahead = k_asks ? k + rows.offset(0, row + 1) : nullptr;
-                const bool h_asks = asks && n > NEAR && (h_dense || (along && inner.stride[1][inner.rank - 1] == 1));
-                const uint8_t* const h_ahead = h_asks ? h + rows.offset(1, row + 1) : nullptr;
-                const bool flag_asks = asks && n > NEAR && (flag_dense || (along && inner.stride[2][inner.rank - 1] == 1));
-                const bool* const flag_ahead = flag_asks ? flag + rows.offset(2, row + 1) : nullptr;
+                const bool asks = segments == 1 && row + far < rows.numel;  // for a row that is near when its turn comes
+                const bool x_asks = asks && (x_dense || (along && inner.stride[16][inner.rank - 1] == 1));
+                const T* const x_ahead = x_asks ? x + rows.offset(16, row + far) : nullptr;
+                const bool k_asks = asks && (k_dense || (along && inner.stride[0][inner.rank - 1] == 1));
+                const int16_t* const k_ahead = k_asks ? k + rows.offset(0, row + far) : nullptr;
+                const bool h_asks = asks && (h_dense || (along && inner.stride[1][inner.rank - 1] == 1));
+                const uint8_t* const h_ahead = h_asks ? h + rows.offset(1, row + far) : nullptr;
+                const bool flag_asks = asks && (flag_dense || (along && inner.stride[2][inner.rank - 1] == 1));
+                const bool* const flag_ahead = flag_asks ? flag + rows.offset(2, row + far) : nullptr;
                 typename Loop<17>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
