@@ -17,7 +17,7 @@ HEAD = """// How rows are shared out on GPUs: kgen's own table, which its runtim
 namespace {
 namespace host {
 
-enum Where { REGISTERS, PIECE, SHARED, CLUSTER, LOOP, SEGMENTS, LANES, BLOCK, ACROSS, NONE };
+enum Where { REGISTERS, PIECE, SHARED, CLUSTER, LOOP, SEGMENTS, LANES, BLOCK, ACROSS, NONE, CACHED };
 """
 RULE = """// For rows of up to `longest` vectors, and more than `above`, where a thread's vector takes so many registers and has so many
 // elements, up to `held` operands take up to `room` bytes, and so many `readings` reduce it: blocks of `threads`, of which `team` take a
@@ -120,7 +120,7 @@ def table() -> str:
     """The text of kgen_launches.cuh."""
     names = (
         "MAX_SHARED", "FEW_ROWS", "FEW_LONG_ROWS", "LONG_ROW", "FEW_WORDS", "SECTOR", "SHORT", "SEGMENT", "LONGEST_SEGMENT",
-        "SEGMENT_APART", "MANY_SEGMENTS", "MOST_READINGS", "CROWDED",
+        "SEGMENT_APART", "MANY_SEGMENTS", "MOST_READINGS", "CROWDED", "CLEARING",
     )  # fmt: skip
     numbers = {n: getattr(launches, n) for n in names} | {"MAX_STATIC": MAX_STATIC, "BARRIERS": BARRIERS, "SEARCHING": SEARCHING}
     lines = [HEAD, f"constexpr i64 ANY = {launches.ANY};"]

@@ -20,6 +20,9 @@ from kgen.backends.shared import MAX_STATIC, declared
 ANY = 2**62
 #: Shared memory that a block uses for rows at most, and where two blocks of a multiprocessor are to have their own.
 MAX_SHARED, HALF_SHARED = 200 * 1024, 104 * 1024
+#: Where readings follow one another: segments that one is behind beyond a row's own (as in kgen_cached.cuh), and the most blocks of the
+#: launch before, which clears what blocks tell one another.
+LATER, CLEARING = 192, 264
 #: With fewer rows than this, several blocks share a long row; also with fewer than so many of this many of the least segments: the last
 #: that blocks take alone leave most of the device idle, beside which two more launches are little.
 FEW_ROWS, FEW_LONG_ROWS, LONG_ROW = 528, 4224, 64
@@ -62,7 +65,8 @@ class Step(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A step, and what it asks for.  Beside a step's, `where` is "piece" for a row read as one piece each time, or "segments".
+    """A step, and what it asks for.  Beside a step's, `where` is "piece" for a row read as one piece each time, "segments", or "cached" for
+    such that blocks take in turns, a later reading close behind the one before (kgen_cached.cuh).
 
     `warps`: of a block at least, where its row says how many it has.  `trims`: whether the blocks of a cluster have only those threads
     that all have vectors, where rows begin or end within one.  It applies where a thread's vector of all operands that are held (else
@@ -347,6 +351,7 @@ HELD = (
     Rule(4096, 512, 512, 4, 3, "cluster"),
     Rule(ANY, 512, 512, 8, 3, "cluster"),
     Rule(98304, 512, 512, 12, 2, "cluster", held=1),
+    Rule(ANY, 512, 512, 8, 2, "cached", held=1, room=1 << 23),
     Rule(ANY, 512, 512, 4, 2, "segments", registers=FEW, elements=(1, 4), held=1, above=1 << 25),  # segments of many vectors each
     Rule(ANY, 256, 256, 4, 3, "segments"),
     Rule(ANY, 128, 32, 4, 4, "segments"),  # whose threads need no memory to put their parts together

@@ -93,7 +93,7 @@ class RowPlan:
     @property
     def launches(self) -> tuple[tuple[Walk, int, int, int, int], ...]:
         """Each launch's way of walking, its grid, the threads of a block, its shared memory and the blocks of a cluster."""
-        cluster = self.segments if self.steps[0][0].cluster else 1
+        cluster = self.segments if self.steps[0][0].cluster and self.steps[0][0].step == -1 else 1
         return tuple((walk, grid, min(self.threads, walk.threads), self.shared, cluster) for walk, grid in self.steps)
 
     def layout(self, gathers: Sequence[tuple[int, int]]) -> ctypes.Structure:
@@ -114,10 +114,11 @@ class Team:
     across: bool = False
     cluster: int = 0
     most: int = 0  # threads of a block that the kernel is compiled for, where a team is a block of any size
+    cached: bool = False  # whether blocks take the segments of a row in all readings in one launch, each in shared memory
 
     def static(self, words: int, readings: int) -> int:
         """The bytes at most of the kernel's own shared memory."""
-        return declared(self.most or self.threads, self.team, self.across, self.cluster > 0, words, readings)
+        return declared(self.most or self.threads, self.team, self.across, self.cluster > 0 or self.cached, words, readings)
 
     def dynamic(self, size: int) -> int:
         """The bytes of the rows that a block holds in shared memory, where a vector takes `size`."""
@@ -215,7 +216,8 @@ def plan(
     long = reductions if long is None else long
     rules = [r for r in launches.RULES[apart, bool(held)] if r.readings <= reductions and not (r.alone and parameters) and dear >= r.dear]
     rules = [rule for rule in rules if not crowds(rule, vec, beside)]
-    teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0, beside)
+    shares = bool(splits and stores and not pieces and most)
+    teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0, beside, shares)
     team = next(t for t in teams if t.fits(size, words, reductions, limits._replace(cluster=most)))
     if team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
         team = replace(team, threads=team.team * min(team.threads // team.team, 1 << (rows - 1).bit_length()))
@@ -231,12 +233,19 @@ def plan(
         bool(team.span and not team.cluster), team.keep, bool(team.cluster), -1,
         len(outer_sizes), len(sizes), len(operands), max(1, gathers), index64,
     )  # fmt: skip
+    walk = walk._replace(segments=False, cluster=True) if team.cached else walk
     groups = -(-rows // (team.threads // (team.team or team.threads)))
     least = launches.SEGMENT_APART if team.across else launches.SEGMENT
     misaligned = (operands[main].address // operands[main].itemsize) % vec if memory else 0
     steps, work = [(walk, groups)], 0
     if team.cluster:
         steps = [(walk, groups * segments)]
+    elif team.cached:
+        told = 1 + long * rows * words + -(-long * rows // 2)  # of 8 bytes, which are cleared
+        turns = (long + 1) * (rows * segments + long * (segments + launches.LATER))
+        clearing = min(launches.CLEARING, -(-told // team.threads))
+        steps = [(walk._replace(step=-2 * long), clearing), (walk._replace(step=-1 - 2 * long), turns)]
+        work = 8 * told + 4 * words * rows * segments + 4
     elif segments > 1 and groups < (FEW_ROWS if chunks < LONG_ROW * least else FEW_LONG_ROWS) and reductions and splits:
         steps = [(walk._replace(step=k), groups if k % 2 else groups * segments) for k in range(2 * long + stores)]
         work = 4 * words * rows * (segments + long)
@@ -359,11 +368,12 @@ def _even(memory: Sequence[int], wide: int, sizes: tuple[int, ...], strides: Seq
 
 def _teams(
     ladder: Sequence[Rule], rules: Sequence[Rule], chunks: int, vec: int, edges: bool, held: Sequence[int], read: Sequence[int],
-    across: bool, clusters: bool, beside: int = 0,
+    across: bool, clusters: bool, beside: int = 0, shares: bool = False,
 ) -> Iterator[Team]:  # fmt: skip
     """Teams for a row of `chunks` vectors, the better first, the last within the limits of every device: by the first step of the ladder
     that is long enough, then by the rules.  `held` and `read`: bytes of an element of each operand that stays on the chip, and that is
-    read, of which `beside` more bytes stay with what is held; `across`: elements lie apart; `clusters`: whether there are clusters."""
+    read, of which `beside` more bytes stay with what is held; `across`: elements lie apart; `clusters`: whether there are clusters;
+    `shares`: whether blocks may take a row in turns."""
     size = vec * (sum(held) + beside)
     registers = max(1, sum(max(1, vec * itemsize // 4) for itemsize in held or read))
     for step in ladder:
@@ -378,6 +388,7 @@ def _teams(
             and rule.elements[0] <= vec <= rule.elements[1]
             and len(held) <= rule.held
             and chunks * size <= rule.room
+            and (shares or rule.where != "cached")
         ):
             yield _team(rule, chunks, edges, size, across)
 
@@ -387,6 +398,9 @@ def _team(rule: Rule, chunks: int, edges: bool, size: int, across: bool) -> Team
     threads, team, vectors, blocks, where = rule[1:6]
     if where == "cluster":
         return _cluster(rule, chunks, edges, size, across)
+    if where == "cached":
+        found = _cluster(rule, chunks, edges, size, across)
+        return replace(found, cluster=0, cached=True)
     if where == "loop" and chunks > team * vectors:  # a row that is much longer is shared by blocks where rows are few
         return Team(threads, blocks, team, vectors, 0, min(chunks, launches.LONGEST_SEGMENT), across)
     if where == "segments":

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from kgen.backends.launches import LATER
 from kgen.backends.shared import MAX_STATIC
 from kgen.ir import Broken
 from kgen.runtime.limits import MAX_THREADS, Limits
@@ -39,8 +40,9 @@ def verify_rows(
     whole = threads % 32 == 0 or walk.across
     hold(whole and 0 < threads <= walk.threads <= MAX_THREADS, "a block has whole warps, no more than it is compiled for")
     hold(1 <= walk.blocks <= 32 and walk.blocks * walk.threads <= 2048, "a multiprocessor has room for the blocks that are promised")
-    cluster = plan.segments if walk.cluster else 1
-    hold(not walk.cluster or 2 <= cluster <= limits.cluster, "a cluster has at least two blocks, and no more than the device allows")
+    cached = walk.step < -1
+    cluster = plan.segments if walk.cluster and not cached else 2
+    hold(2 <= cluster <= max(2, limits.cluster), "a cluster has at least two blocks, and no more than the device allows")
     hold(static <= MAX_STATIC and static + plan.shared <= limits.shared, "a block's shared memory is no more than the device has")
     held = beside + sum(o.itemsize for o in operands if o.kept and o.element and o.itemsize)
     needed = threads * walk.vectors * walk.vec * held if walk.keep == 2 else 0
@@ -63,8 +65,16 @@ def verify_rows(
     loose = 0 if not walk.edges else 1 if walk.team == 0 else (2 * walk.vec - 3 + team) // team
     hold(loose * team >= min(plan.n, 2 * walk.vec - 2) or not walk.edges, "a team takes the elements outside of whole vectors")
     hold(walk.edges or plan.n % walk.vec == 0, "a row without edges is whole vectors")
-    groups = -(-plan.rows // (threads // team))
     steps = [w.step for w, _ in plan.steps]
+    if cached:
+        told, parts = 1 + reductions * plan.rows * plan.slot + -(-reductions * plan.rows // 2), plan.rows * plan.segments * plan.slot
+        turns = (reductions + 1) * (plan.rows * plan.segments + reductions * (plan.segments + LATER))
+        hold(steps == [-2 * reductions, -1 - 2 * reductions], "what blocks tell one another of a row is cleared before")
+        hold(stores and splits and team == threads, "a row whose readings follow one another is read again, as it was")
+        hold(plan.steps[0][1] > 0 and plan.steps[1][1] == turns, "each segment of a row has a turn in each reading")
+        hold(plan.work >= 8 * told + 4 * parts, "what blocks tell one another of a row has room")
+        return _verify_memory(plan, walk, operands, hold)
+    groups = -(-plan.rows // (threads // team))
     split = len(plan.steps) > 1 or steps[0] >= 0
     pieces = [1 if step % 2 and step > 0 or step < 0 and not walk.cluster else plan.segments for step in steps]
     grids, last = [grid for _, grid in plan.steps], plan.steps[-1][0]

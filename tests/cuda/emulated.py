@@ -93,6 +93,7 @@ static void wait(Barrier& b, unsigned threads) {
     moved = true;
 }
 static void __syncthreads() { wait(block, blockDim.x); }
+static void __threadfence() {}
 static void together(unsigned me) { wait(warps[me / 32], blockDim.x < 32 ? blockDim.x : 32); }  // a small block is a part of a warp
 static void __syncwarp() { together(threadIdx.x); }
 static unsigned __shfl_xor_sync(unsigned, unsigned word, int apart) {
@@ -297,6 +298,8 @@ ASM = (
      r"copy_later(\1, \2, \3);"),
     (r'asm volatile\("cp\.async\.ca\.shared\.global \[%0\], \[%1\], %2, %3;"\s*:: "r"\((.*?)\), "l"\((.*?)\), "n"\(BYTES\), "r"\((.*?)\) : "memory"\);',
      r"copy_later(\1, \2, \3);"),
+    (r'asm volatile\("\{\\n"\s*"\.reg \.b64 first;(?:(?!asm).)*?cp\.async.*?:: "r"\((\w+)\), "l"\((\w+)\) : "memory"\);', r"copy_later(\1, \2);"),
+    (r'asm volatile\("\{\\n"\s*"\.reg \.b64 first;(?:(?!asm).)*?st\.global.*?:: "l"\((\w+)\),.*?: "memory"\);', r"memcpy(\1, values.at, 16);"),
     (r'asm volatile\("mbarrier\.init\..*?"r"\((barrier\(.*?\))\) : "memory"\);', r"opened(\1);"),
     (r'asm volatile\("fence\.mbarrier_init.*?;" ::: "memory"\);', ""),
     (r'asm volatile\("barrier\.cluster\.(?:arrive|wait)\..*?;" ::: "memory"\);', "__syncthreads();"),

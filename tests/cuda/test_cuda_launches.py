@@ -78,6 +78,8 @@ float __uint_as_float(unsigned);
 unsigned __shfl_xor_sync(unsigned, unsigned, int);
 unsigned __cvta_generic_to_shared(const void*);
 void __syncthreads();
+void __threadfence();
+unsigned atomicAdd(unsigned*, unsigned);
 void __syncwarp();
 """
 RECORD = r"""

@@ -275,9 +275,11 @@ def test_schedules():
     assert way(10, 4096, 2) == (128, 1, False, 1)
     assert way(10, 65536, 2)[1:] == (2, True, 1)
     assert way(10, 393_216, 4) == way(10, 786_430, 2) == (512, 2, True, 1)
-    assert way(10, 2**21, 2) == (256, 0, False, 5)
-    assert way(100_000, 2**21, 2) == (256, 0, False, 1)
-    assert way(900, 2**21, 4, reductions=1) == (256, 0, False, 3), "of so many blocks the last would be alone for long"
+    assert way(10, 2**21, 2) == way(10, 2**21, 4) == (512, 2, True, 2)
+    assert way(10, 2**22 + 8, 2) == (256, 0, False, 5)
+    assert way(100_000, 2**21, 2) == (512, 2, True, 2), "however many rows there are"
+    assert way(100_000, 2**23, 2) == way(10, 2**21, 2, stores=False)[:3] + (1,) == (256, 0, False, 1)
+    assert way(900, 2**22, 4, reductions=1) == (256, 0, False, 3), "of so many blocks the last would be alone for long"
     assert way(600, 160_000, 4, kept=False) == (256, 0, False, 1), "and for shorter rows launches would be"
     assert way(10, 2**21, 2, splits=False) == (256, 0, False, 1)
     assert rows.plan((0, 3), (5,), (place([15, 5], [1]),), 0, 1, False, 2, H200, True) is None

@@ -61,7 +61,7 @@ struct Partials {
         #pragma unroll
         for (int k = 0; k < words.COUNT; k++) to[k] = words.at[k];
     }
-    template <typename Part> __device__ static Part load(const unsigned* from, Part) {
+    template <typename Part, typename From> __device__ static Part load(From from, Part) {
         Words<Part> words;
         #pragma unroll
         for (int k = 0; k < words.COUNT; k++) words.at[k] = from[k];

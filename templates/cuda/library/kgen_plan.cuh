@@ -25,6 +25,7 @@ struct Team {
     i64 span = 0;
     bool across = false;
     int cluster = 0, most = 0;  // most: threads of a block that the kernel is built for, where a team is a block of any size
+    bool cached = false;        // whether blocks take its segments in all readings in one launch
 };
 
 // A kernel of a pass, by the arguments of its Walk, in vectors of `vec`: for rows without gaps whose operands are aligned alike, or
@@ -55,6 +56,11 @@ inline Team cluster_of(const Rule& rule, i64 chunks, bool edges, bool across) {
 [[maybe_unused]] inline Team team_of(const Rule& rule, i64 chunks, bool edges, bool across) {
     const int threads = rule.threads, team = rule.team, vectors = rule.vectors;
     if (rule.where == CLUSTER) return cluster_of(rule, chunks, edges, across);
+    if (rule.where == CACHED) {
+        Team found = cluster_of(rule, chunks, edges, across);
+        found.cluster = 0, found.cached = true;
+        return found;
+    }
     if (rule.where == LOOP && chunks > team * vectors) {
         return {threads, team, vectors, 0, chunks < LONGEST_SEGMENT ? chunks : LONGEST_SEGMENT, across};
     }
@@ -169,13 +175,15 @@ struct Facts {
     return f.count(f.kept) <= 1 && (f.holds() || f.count(f.read) == 1) && (f.rowed || f.readings == 0);
 }
 // What rules ask of a pass in vectors of some elements: registers of a vector, how many operands are held, and the bytes of a vector of all.
-struct Asked { int vec, registers, held, bytes, readings; bool clusters, dear; };
+struct Asked { int vec, registers, held, bytes, readings; bool clusters, dear, shares; };
 [[maybe_unused]] constexpr Asked asked_of(const Facts& f, int vec) {
-    return {vec, f.registers(vec), f.count(f.kept), f.size(f.kept, vec) + vec * f.beside, f.readings, f.readings > 0 && f.readings <= MOST_READINGS, f.dear};
+    return {vec, f.registers(vec), f.count(f.kept), f.size(f.kept, vec) + vec * f.beside, f.readings, f.readings > 0 && f.readings <= MOST_READINGS, f.dear,
+            f.splits && f.stores && !f.pieces};
 }
 [[maybe_unused]] constexpr bool applies(const Rule& r, const Asked& a) {
     return r.least_registers <= a.registers && a.registers <= r.most_registers && r.least_elements <= a.vec && a.vec <= r.most_elements &&
-           a.held <= r.held && a.readings >= r.readings && (r.where != CLUSTER || a.clusters) && (a.dear || !r.dear);
+           a.held <= r.held && a.readings >= r.readings && (r.where != CLUSTER || a.clusters) && (a.dear || !r.dear) &&
+           (r.where != CACHED || (a.clusters && a.shares));
 }
 
 // Whether a thread's registers have no room for what stays beside a row's elements, of so many bytes each.
@@ -228,22 +236,24 @@ template <int STEPS> struct Kernels {
             const Rule& rule = others.at[i];
             if (rule.longest > SHORT && covered < known) covered = known;
             if (rule.longest <= covered || !applies(rule, asked) || crowds(rule, vec, f.beside)) continue;
-            if (rule.where == CLUSTER && limits(arch).cluster == 0) continue;
+            if ((rule.where == CLUSTER || rule.where == CACHED) && limits(arch).cluster == 0) continue;
             add_rule(rule, vec, across, general);
             if (rule.above <= covered && rule.room == ANY && !rule.alone && fits(rule, arch, asked.bytes, across)) covered = rule.longest;
         }
     }
     constexpr void add_rule(const Rule& r, int vec, bool across, bool general) {
-        const bool cluster = r.where == CLUSTER, segments = r.where == LOOP || r.where == SEGMENTS;
+        const bool cached = r.where == CACHED, cluster = r.where == CLUSTER || cached, segments = r.where == LOOP || r.where == SEGMENTS;
         const int keep = r.where == REGISTERS ? 1 : r.where == SHARED || cluster ? 2 : 0;
         const bool splits = r.where == SEGMENTS || (r.where == LOOP && r.longest > LONGEST_SEGMENT);
-        add({r.threads, r.blocks, cluster && !across ? 0 : r.team, r.vectors, keep, across, segments, cluster, general, vec, -1, 0, false}, splits);
+        const Built found = {r.threads, r.blocks, cluster && !across && !cached ? 0 : r.team, r.vectors, keep, across, segments, cluster, general, vec, -1, 0, false};
+        if (!cached) return add(found, splits);
+        for (int step : {-1 - 2 * facts.long_readings, -2 * facts.long_readings}) add_step(found, step);
     }
     // Whether a device of an architecture has what a rule's teams ask for, whatever the row.
     constexpr bool fits(const Rule& r, int arch, int held, bool across) const {
         const bool cluster = r.where == CLUSTER;
-        const int own = facts.declared(r.threads, r.team, across, cluster);
-        const int rows = r.where == SHARED || cluster ? held * r.threads * r.vectors : 0;
+        const int own = facts.declared(r.threads, r.team, across, cluster || r.where == CACHED);
+        const int rows = r.where == SHARED || cluster || r.where == CACHED ? held * r.threads * r.vectors : 0;
         if (cluster && (r.longest > i64(limits(arch).cluster) * (across ? r.team : r.threads) * r.vectors)) return false;
         return own <= MAX_STATIC && rows <= MAX_SHARED && own + rows <= limits(arch).shared;
     }
@@ -254,20 +264,19 @@ template <int STEPS> struct Kernels {
         const Facts& f = facts;
         while (b.team == 0 && !b.cluster && b.threads > 64 && f.declared(b.threads, b.team, false, false) > MAX_STATIC) b.threads /= 2;
         if (f.declared(b.threads, b.team, b.across, b.cluster) > MAX_STATIC) return;
-        const Built reads = b;
-        for (int step = -1; step < (splits ? STEPS : 0); step++) {
-            b = reads;
-            b.step = step;
-            if (step >= 0 && step == STEPS - 1 && f.stores_apart(b)) b.threads = b.team = STORING[0], b.vectors = STORING[1], b.blocks = STORING[2];
-            const int k = find(b);
-            if (k < 0) {
-                at[count++] = b;
-            } else {
-                const int before = at[k].blocks * at[k].threads, more = b.blocks * b.threads;
-                const int both = (before < more) == b.cluster ? more : before;
-                at[k].threads = wider(at[k].threads, b.threads);
-                at[k].blocks = wider(1, both / at[k].threads);
-            }
+        for (int step = -1; step < (splits ? STEPS : 0); step++) add_step(b, step);
+    }
+    constexpr void add_step(Built b, int step) {
+        b.step = step;
+        if (step >= 0 && step == STEPS - 1 && facts.stores_apart(b)) b.threads = b.team = STORING[0], b.vectors = STORING[1], b.blocks = STORING[2];
+        const int k = find(b);
+        if (k < 0) {
+            at[count++] = b;
+        } else {
+            const int before = at[k].blocks * at[k].threads, more = b.blocks * b.threads;
+            const int both = (before < more) == b.cluster ? more : before;
+            at[k].threads = wider(at[k].threads, b.threads);
+            at[k].blocks = wider(1, both / at[k].threads);
         }
     }
     // Whether blocks of clusters can be of any size up to the larger: its room for results leaves all that rows may take.
@@ -427,6 +436,7 @@ template <int K> struct RowPlan : RowDims<K> {
     int count, launches = 0;
     bool general = false, served = true;  // whether its kernels are those for any rows, and there are any
     i64 groups = 0, work = 0, stored = 0;  // of teams that fill a block; bytes; blocks that store what others have read
+    i64 cached = 0, cleared = 0;           // turns of blocks that take all readings of a row; blocks that clear what these tell
     Launch first = {-1, 0, 0};
 
     // `arch` is the device's: 90 for sm_90.
@@ -443,6 +453,8 @@ template <int K> struct RowPlan : RowDims<K> {
     }
     // The launches, in their order: one, or one for the segments of each reading, and one to combine their results.
     Launch launch(int k) const {
+        if (cached > 0 && k == 0) return {first.kernel + 1, cleared < CLEARING ? cleared : CLEARING, first.threads, 1, first.shared};
+        if (cached > 0) return {first.kernel, cached, first.threads, 1, first.shared};
         if (stored > 0 && k == launches - 1) return {storing(), stored, STORING[0]};
         return launches == 1 ? first : Launch{first.kernel + 1 + k, k % 2 ? groups : groups * segments, first.threads};
     }
@@ -488,7 +500,7 @@ template <int K> struct RowPlan : RowDims<K> {
         for (int i = 0; i < others.count; i++) {
             const Rule& rule = others.at[i];
             if (chunks > rule.longest || chunks <= rule.above || !applies(rule, asked) || chunks * size > rule.room) continue;
-            if ((rule.alone && parameters() > 0) || crowds(rule, vec, f.beside)) continue;
+            if ((rule.alone && parameters() > 0) || crowds(rule, vec, f.beside) || (rule.where == CACHED && most.cluster == 0)) continue;
             const Team found = team_for(rule, chunks, across);
             if (fits(found, most, size)) return found;
         }
@@ -501,7 +513,7 @@ template <int K> struct RowPlan : RowDims<K> {
         return found;
     }
     bool fits(const Team& t, const Limits& most, int size) {
-        const int own = f.declared(t.most ? t.most : t.threads, t.team, t.across, t.cluster > 0);
+        const int own = f.declared(t.most ? t.most : t.threads, t.team, t.across, t.cluster > 0 || t.cached);
         const i64 rows = t.keep == 2 ? i64(t.threads) * t.vectors * size : 0;
         if (rows > MAX_SHARED || own > MAX_STATIC || own + rows > most.shared) return false;
         if (t.cluster && (t.cluster < 2 || t.cluster > most.cluster)) return false;
@@ -519,8 +531,8 @@ template <int K> struct RowPlan : RowDims<K> {
             const Built& a = kernels[k];
             const int team = t.cluster && !t.across ? 0 : t.team, threads = t.most ? t.most : t.threads;
             const bool sized = team > 0 ? a.threads == threads : a.threads >= threads;
-            if (sized && a.team == team && a.vectors == t.vectors && a.keep == t.keep && a.across == t.across && a.cluster == (t.cluster > 0) &&
-                (a.segments || t.span == 0 || a.cluster) && a.general == general && a.vec == vec && a.step == -1) return k;
+            if (sized && a.team == team && a.vectors == t.vectors && a.keep == t.keep && a.across == t.across && a.cluster == (t.cluster > 0 || t.cached) &&
+                (a.segments || t.span == 0 || a.cluster) && a.general == general && a.vec == vec && a.step == (t.cached ? -1 - 2 * f.long_readings : -1)) return k;
         }
         return -1;
     }
@@ -544,55 +556,19 @@ template <int K> struct RowPlan : RowDims<K> {
         groups = up(rows, first.threads / (team.team > 0 ? team.team : first.threads));
         first.blocks = groups * first.cluster;
         launches = 1;
-        const i64 least = team.across ? SEGMENT_APART : SEGMENT;
+        const i64 least = team.across ? SEGMENT_APART : SEGMENT, readings = f.long_readings;
+        if (team.cached) {
+            const i64 told = 1 + readings * rows * f.words + up(readings * rows, 2);
+            cached = (readings + 1) * (rows * segments + readings * (segments + LATER)), cleared = up(told, team.threads);
+            work = 8 * told + 4 * f.words * rows * segments + 4, launches = 2;
+            return;
+        }
         if (team.cluster == 0 && segments > 1 && groups < (chunks < LONG_ROW * least ? FEW_ROWS : FEW_LONG_ROWS) && f.readings > 0 && f.splits) {
             launches = steps(f);
             work = 4 * i64(f.words) * rows * (segments + f.long_readings);
             if (f.stores_apart(team)) stored = rows * (chunks > 0 ? up(chunks, STORING[0] * STORING[1]) : 1);
         }
     }
-};
-
-// What is known of a pass, and a pass with its kernels.
-template <int GATHERS_, u64 WIDE_, u64 KEPT, u64 READ, bool ROWED, bool ONE_DIM, int READINGS, int LONG, bool STORES, int WORDS, bool SPLITS,
-          int... BYTES>
-struct Known {
-    static constexpr int OPERANDS = sizeof...(BYTES), GATHERS = GATHERS_;
-    static constexpr u64 WIDE = WIDE_;
-    static constexpr int bytes[] = {BYTES...};
-    static constexpr Facts FACTS = {WIDE, KEPT, READ, ROWED, ONE_DIM, READINGS, LONG, STORES, WORDS, SPLITS, bytes, OPERANDS};
-};
-template <int GATHERS, u64 WIDE, u64 KEPT, u64 READ, bool ROWED, bool ONE_DIM, int READINGS, int LONG, bool STORES, int WORDS, bool SPLITS,
-          int... BYTES>
-struct Pass : Known<GATHERS, WIDE, KEPT, READ, ROWED, ONE_DIM, READINGS, LONG, STORES, WORDS, SPLITS, BYTES...> {
-    using Base = Known<GATHERS, WIDE, KEPT, READ, ROWED, ONE_DIM, READINGS, LONG, STORES, WORDS, SPLITS, BYTES...>;
-    static constexpr int STEPS = steps(Base::FACTS);
-    static constexpr Kernels<STEPS> KERNELS = Kernels<STEPS>(Base::FACTS);
-    static constexpr bool EDGES = true;  // of rows
-    using Plan = RowPlan<Base::OPERANDS>;
-    template <typename W, int STAGES> using Walking = W;
-};
-// A pass that makes a value once, which may have OWN bytes beside the operands in OF that stay on the chip, and has their place where it fits
-// and nothing else reads them (FREE).
-[[maybe_unused]] constexpr Facts with_value(Facts f, u64 of, bool free, int own) {
-    f.beside = free && f.size(of, 1) >= own ? 0 : own;
-    return f;
-}
-template <u64 OF, bool FREE, int OWN, typename P> struct LastingPass : P {
-    static constexpr Facts FACTS = with_value(P::FACTS, OF, FREE, OWN);
-    static constexpr Kernels<P::STEPS> KERNELS = Kernels<P::STEPS>(FACTS);
-};
-// A pass whose elements take many instructions: of rows that are held and reduced there are other steps for such.
-[[maybe_unused]] constexpr Facts with_dear(Facts f) { f.dear = f.holds() && f.readings > 0; return f; }
-template <typename P> struct DearPass : P {
-    static constexpr Facts FACTS = with_dear(P::FACTS);
-    static constexpr Kernels<P::STEPS> KERNELS = Kernels<P::STEPS>(FACTS);
-};
-// A pass that goes by pieces of rows (kgen_pieces.cuh).
-[[maybe_unused]] constexpr Facts in_pieces(Facts f) { f.pieces = true; return f; }
-template <typename P> struct PiecesPass : P {
-    static constexpr Facts FACTS = in_pieces(P::FACTS);
-    static constexpr Kernels<P::STEPS> KERNELS = Kernels<P::STEPS>(FACTS);
 };
 
 }  // namespace host

@@ -24,7 +24,7 @@ template <typename Walk, int COLUMNS_, u64 MOVES> struct Ranges : Aside<Walk, CO
     using Under = Aside<Walk, COLUMNS_, MOVES>;
     using Place = typename Under::Place;
     static constexpr int COLUMNS = COLUMNS_, THREADS = Under::THREADS, TEAMS = Under::TEAMS, TEAM = THREADS / TEAMS;
-    static constexpr bool LEAVES = Under::stops(3), TAKES = Under::stops(1);
+    static constexpr bool LEAVES = Under::ends(3), TAKES = Under::ends(1);
     static constexpr int SHARING = LEAVES ? 640 : TAKES ? 1024 : by_lanes<TEAM, TEAMS> ? 768 : 512;
     static constexpr int BLOCKS = COLUMNS == 1 ? Under::BLOCKS : TEAM > 1 ? SHARING / THREADS : 5;
 

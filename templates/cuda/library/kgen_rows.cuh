@@ -7,6 +7,48 @@
 namespace {
 namespace host {
 
+// What is known of a pass, and a pass with its kernels.
+template <int GATHERS_, u64 WIDE_, u64 KEPT, u64 READ, bool ROWED, bool ONE_DIM, int READINGS, int LONG, bool STORES, int WORDS, bool SPLITS,
+          int... BYTES>
+struct Known {
+    static constexpr int OPERANDS = sizeof...(BYTES), GATHERS = GATHERS_;
+    static constexpr u64 WIDE = WIDE_;
+    static constexpr int bytes[] = {BYTES...};
+    static constexpr Facts FACTS = {WIDE, KEPT, READ, ROWED, ONE_DIM, READINGS, LONG, STORES, WORDS, SPLITS, bytes, OPERANDS};
+};
+template <int GATHERS, u64 WIDE, u64 KEPT, u64 READ, bool ROWED, bool ONE_DIM, int READINGS, int LONG, bool STORES, int WORDS, bool SPLITS,
+          int... BYTES>
+struct Pass : Known<GATHERS, WIDE, KEPT, READ, ROWED, ONE_DIM, READINGS, LONG, STORES, WORDS, SPLITS, BYTES...> {
+    using Base = Known<GATHERS, WIDE, KEPT, READ, ROWED, ONE_DIM, READINGS, LONG, STORES, WORDS, SPLITS, BYTES...>;
+    static constexpr int STEPS = steps(Base::FACTS);
+    static constexpr Kernels<STEPS> KERNELS = Kernels<STEPS>(Base::FACTS);
+    static constexpr bool EDGES = true;  // of rows
+    using Plan = RowPlan<Base::OPERANDS>;
+    template <typename W, int STAGES> using Walking = W;
+};
+// A pass that makes a value once, which may have OWN bytes beside the operands in OF that stay on the chip, and has their place where it fits
+// and nothing else reads them (FREE).
+[[maybe_unused]] constexpr Facts with_value(Facts f, u64 of, bool free, int own) {
+    f.beside = free && f.size(of, 1) >= own ? 0 : own;
+    return f;
+}
+template <u64 OF, bool FREE, int OWN, typename P> struct LastingPass : P {
+    static constexpr Facts FACTS = with_value(P::FACTS, OF, FREE, OWN);
+    static constexpr Kernels<P::STEPS> KERNELS = Kernels<P::STEPS>(FACTS);
+};
+// A pass whose elements take many instructions: of rows that are held and reduced there are other steps for such.
+[[maybe_unused]] constexpr Facts with_dear(Facts f) { f.dear = f.holds() && f.readings > 0; return f; }
+template <typename P> struct DearPass : P {
+    static constexpr Facts FACTS = with_dear(P::FACTS);
+    static constexpr Kernels<P::STEPS> KERNELS = Kernels<P::STEPS>(FACTS);
+};
+// A pass that goes by pieces of rows (kgen_pieces.cuh).
+[[maybe_unused]] constexpr Facts in_pieces(Facts f) { f.pieces = true; return f; }
+template <typename P> struct PiecesPass : P {
+    static constexpr Facts FACTS = in_pieces(P::FACTS);
+    static constexpr Kernels<P::STEPS> KERNELS = Kernels<P::STEPS>(FACTS);
+};
+
 template <typename W> struct Way { using Walk = W; };
 
 // How kernel number I of a pass walks: rows without gaps, or any dims, of which the rows say what moves in vectors.

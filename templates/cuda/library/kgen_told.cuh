@@ -9,7 +9,8 @@ template <typename P> struct Told {
     u64 found[COUNT];
 
     Told() = default;
-    __device__ Told(const unsigned* work, i64 at) : from(reinterpret_cast<const u64*>(work) + 1 + at * COUNT) {
+    __device__ Told(const unsigned* work, i64 at) : Told(reinterpret_cast<const u64*>(work) + 1 + at * COUNT) {}
+    __device__ explicit Told(const u64* from) : from(from) {
         #pragma unroll
         for (int w = 0; w < COUNT; w++) found[w] = from[w];
     }
@@ -23,11 +24,13 @@ template <typename P> struct Told {
         return words;
     }
 };
-template <typename P> __device__ inline void tell(unsigned* work, i64 at, const P& value) {
+template <typename P> __device__ inline void tell(volatile u64* to, const P& value) {
     const Words<P> words(value);
-    volatile u64* to = reinterpret_cast<u64*>(work) + 1 + at * words.COUNT;
     #pragma unroll
     for (int w = 0; w < words.COUNT; w++) to[w] = 1ull << 32 | words.at[w];
+}
+template <typename P> __device__ inline void tell(unsigned* work, i64 at, const P& value) {
+    tell(reinterpret_cast<u64*>(work) + 1 + at * Words<P>::COUNT, value);
 }
 template <int THREADS> __device__ inline void clear(unsigned* work, i64 words) {
     for (i64 i = i64(blockIdx.x) * THREADS + threadIdx.x; i <= words; i += i64(gridDim.x) * THREADS) reinterpret_cast<u64*>(work)[i] = 0;

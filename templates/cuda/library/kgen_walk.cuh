@@ -1,5 +1,6 @@
 // Walks over rows, for kernels that reduce.
 #pragma once
+#include "kgen_cached.cuh"
 #include "kgen_clusters.cuh"
 
 // How the threads of a block walk through rows. Teams of TEAM threads take a row each: neighbours, or ACROSS rows that lie side by side
@@ -9,8 +10,8 @@
 // further for each that lies in turns with the next. A row of one segment may stay on the chip
 // between readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another (kgen_rounds.cuh), 4 where these have the
 // readings of rows that do not stay, 5 and 6 likewise where threads compute from EVERY vector. A CLUSTER of blocks shares a row, a segment
-// each. Otherwise a team goes through all segments; or, if STEP is not -1, one launch for the segments of each reading, and one to combine
-// them. The order in which a row is combined depends on TEAM, VECTORS, VEC and `span` alone. Of a row in pieces of PIECE elements
+// each. Otherwise a team goes through all segments; or, if STEP is 0 or more, one launch for the segments of each reading, and one to combine
+// them; or one for all readings (kgen_cached.cuh), whose STEP is -1 less twice their number: one more is a launch that clears its memory. The order in which a row is combined depends on TEAM, VECTORS, VEC and `span` alone. Of a row in pieces of PIECE elements
 // (kgen_pieces.cuh), whose last dim has LINE, a thread takes up to four vectors of each piece.
 template <int THREADS_, int BLOCKS_, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP,
           bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index, int PIECE = 1, int LINE = 0>
@@ -22,7 +23,9 @@ struct Walk : Partials {
     using Partials::load;
     static constexpr Place LAST = Place(-1);
     // Whether one launch goes through a row once for each reading, and reads it from memory once.
-    static constexpr bool STAYS = STEP < 0 && (KEEP == 2 || KEEP % 2 == 1);
+    static constexpr bool STAYS = STEP == -1 && (KEEP == 2 || KEEP % 2 == 1);
+    static constexpr bool CLEARS = STEP < -1 && STEP % 2 == 0, CACHED = STEP < -1 && !CLEARS;
+    static constexpr int READINGS = -STEP / 2;  // of a launch for all
     // Whether a thread computes from vectors that are not there too, and leaves what comes of it: where that is not rare, a branch for
     // each costs more.
     static constexpr bool EVERY = KEEP == 2 || KEEP > 4 || (KEEP == 1 && EDGES) || (KEEP == 0 && !SEGMENTS);
@@ -44,6 +47,7 @@ struct Walk : Partials {
     const Layout& rows;
     Index row, segment = 0, vectors, head = 0, edges = 0, at_row[K], group, sharing;  // the number of the teams of a block; blocks of a row
     unsigned lane, size, turn = 0, kept = 0, again, round = 0;
+    int now = STEP;
     bool inside;
 
     __device__ explicit Walk(const Layout& rows) : rows(rows), sharing(rows.segments) {
@@ -51,9 +55,13 @@ struct Walk : Partials {
         lane = TEAM == 0 ? threadIdx.x : ACROSS ? threadIdx.x / teams() : threadIdx.x % TEAM;
         size = TEAM == 0 ? threads() : TEAM;
         Index block = blockIdx.x;
+        if constexpr (CLEARS) clear<THREADS>(rows.work, Cached<READINGS, Layout>::words(rows));
         if constexpr (KEEP == 0 && STEP > 0 && STEP % 2 == 0) block = gridDim.x - 1 - block;  // what was read last is in the L2 cache
         group = block;
-        if constexpr (CLUSTER || (STEP >= 0 && STEP % 2 == 0)) {
+        if constexpr (CACHED) {
+            dependency_synchronize();
+            now = take_turn<READINGS>(*this, segment, group);
+        } else if constexpr (CLUSTER || (STEP >= 0 && STEP % 2 == 0)) {
             if (!CLUSTER && KEEP == 0) sharing = gridDim.x / ((rows.rows + teams() - 1) / teams());  // a segment each, or a piece to store
             const Index groups = gridDim.x / sharing;
             const bool beside = !CLUSTER && (ACROSS || rows.share());  // what lies beside one another is read at one time
@@ -82,12 +90,12 @@ struct Walk : Partials {
     }
 
     // The barriers at which a cluster's blocks exchange their parts, which each must know to be there.
-    template <int READINGS> __device__ void start() const {
+    template <int COUNT> __device__ void start() const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-        if constexpr (CLUSTER) {
+        if constexpr (CLUSTER && STEP == -1) {
             if (threadIdx.x == 0) {
-                for (int k = 0; k < READINGS * (KEEP > 2 ? 2 : 1); k++) {
-                    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(barrier(k % READINGS + 8 * (k / READINGS))) : "memory");
+                for (int k = 0; k < COUNT * (KEEP > 2 ? 2 : 1); k++) {
+                    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(barrier(k % COUNT + 8 * (k / COUNT))) : "memory");
                 }
                 asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
             }
@@ -103,9 +111,10 @@ struct Walk : Partials {
     // Whether the elements of operand k and those of the next lie in turns: strides are then those of such pairs, of which VEC are moved as
     // one vector.
     __device__ static constexpr bool turns(int k) { return k >= 0 && K <= 16 && WIDE != GIVEN && (WIDE >> 48 >> k & 1); }
-    __device__ static constexpr bool stops(int step) { return STEP == step; }  // after which a launch ends
+    __device__ static constexpr bool ends(int step) { return STEP == step; }  // after which a launch ends
+    __device__ constexpr bool stops(int step) const { return CLEARS || (CACHED ? now < 0 || now == step : ends(step)); }
     // One thread for each row.
-    __device__ bool leader() const { return inside && lane == 0 && (!CLUSTER || segment == 0) && (STEP < 0 || STEP % 2 == 1); }
+    __device__ bool leader() const { return inside && lane == 0 && (!CLUSTER || segment == 0) && (CACHED ? now == 2 * READINGS : STEP < 0 || STEP % 2 == 1); }
     template <int O, typename T> __device__ T* at(T* p) const { return p + at_row[O]; }
     template <int O, typename T> __device__ T* start_of(T* p) const { return ACROSS ? settled(p + at_row[O]) : p + at_row[O]; }
     template <int O> __device__ i64 row_index() const { return i64(at_row[O]); }
@@ -191,7 +200,9 @@ struct Walk : Partials {
                 if constexpr (HELD == 1) {
                     held[v] = walk.template load<O>(p, c);
                 } else {
-                    if (BYTES == 16 && walk.wide(O)) {
+                    if (CACHED && BYTES == 16 && walk.wide(O) && walk.now == 2 * READINGS) {
+                        copy_once(walk.address(shared, v, BYTES), p + walk.offset(O, c.first));
+                    } else if (BYTES == 16 && walk.wide(O)) {
                         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(walk.address(shared, v, BYTES)),
                                      "l"(p + walk.offset(O, c.first)) : "memory");
                     } else {
@@ -252,7 +263,8 @@ struct Walk : Partials {
             if constexpr (turns(O) || turns(O - 1)) return;  // both at once
             const Index from = walk.offset(O, c.first), step = walk.wide(O) ? 1 : walk.rows.stride[O][RI - 1];
             if (walk.wide(O)) {
-                *reinterpret_cast<Vector<T, VEC>*>(p + from) = now[v];
+                if constexpr (CACHED && VEC * sizeof(T) == 16) write_once(p + from, now[v]);
+                else *reinterpret_cast<Vector<T, VEC>*>(p + from) = now[v];
             } else {
                 #pragma unroll
                 for (int k = 0; k < VEC; k++) p[Index(from + k * step)] = now[v].at[k];
@@ -462,7 +474,11 @@ struct Walk : Partials {
             }
             return CLUSTER ? part : team(part);
         };
-        if constexpr (STEP > 2 * R + 1) {
+        if constexpr (CLEARS) {
+            return Part();
+        } else if constexpr (CACHED) {
+            return part_of_row<R, READINGS, Part>(*this, [&] { return segment_part(segment); });
+        } else if constexpr (STEP > 2 * R + 1) {
             return load(done(R) + u64(row) * Words<Part>::COUNT, Part());
         } else if constexpr (STEP == 2 * R) {
             const Part part = segment_part(segment);
