@@ -47,7 +47,7 @@ struct Walk : Partials {
     const Layout& rows;
     Index row, segment = 0, vectors, head = 0, edges = 0, at_row[K], group, sharing;  // the number of the teams of a block; blocks of a row
     unsigned lane, size, turn = 0, kept = 0, again, round = 0;
-    int now = STEP;
+    int now = STEP;  // the step at which a block is
     bool inside;
 
     __device__ explicit Walk(const Layout& rows) : rows(rows), sharing(rows.segments) {
@@ -55,12 +55,12 @@ struct Walk : Partials {
         lane = TEAM == 0 ? threadIdx.x : ACROSS ? threadIdx.x / teams() : threadIdx.x % TEAM;
         size = TEAM == 0 ? threads() : TEAM;
         Index block = blockIdx.x;
-        if constexpr (CLEARS) clear<THREADS>(rows.work, Cached<READINGS, Layout>::words(rows));
         if constexpr (KEEP == 0 && STEP > 0 && STEP % 2 == 0) block = gridDim.x - 1 - block;  // what was read last is in the L2 cache
         group = block;
-        if constexpr (CACHED) {
-            dependency_synchronize();
-            now = take_turn<READINGS>(*this, segment, group);
+        if constexpr (CLEARS) {
+            clear<THREADS>(rows.work, Cached<READINGS, Layout>::words(rows)), group = rows.rows;
+        } else if constexpr (CACHED) {
+            dependency_synchronize(), now = take_turn<READINGS>(*this, segment, group);
         } else if constexpr (CLUSTER || (STEP >= 0 && STEP % 2 == 0)) {
             if (!CLUSTER && KEEP == 0) sharing = gridDim.x / ((rows.rows + teams() - 1) / teams());  // a segment each, or a piece to store
             const Index groups = gridDim.x / sharing;
