@@ -17,7 +17,7 @@ from functools import cache
 from kgen import syntax
 from kgen.check import Kernel
 from kgen.errors import KgenError, Span
-from kgen.expressions import MAX_VALUES, Expressions
+from kgen.expressions import Expressions
 from kgen.ops import OPS, REDUCTIONS, SCANS
 from kgen.ops.scans import rules as scan_rules
 from kgen.scanned import over
@@ -27,7 +27,7 @@ from kgen.types import DTYPES, ELLIPSIS, FEW, INT, Dims, Float, Number, ValueTyp
 from kgen.values import Value, cast_to, exact, reached, stored_type
 
 MOST_STEPS = 256  # by which the terms of a sum are looked for: sums of sums of the same have no end of them
-MOST_FACTORS = 4096  # of a product that is looked at, for the same reason
+MOST_FACTORS = 16  # steps by which those of a product are looked for: a chain of products has a factor more in each sum
 UNKNOWN = "?"  # in the place of a rule that the table does not have
 Guards = tuple[tuple[int, bool], ...]  # conditions, and whether each must hold or fail
 
@@ -205,7 +205,7 @@ class Tape(Expressions):
             alike = one.op == "sum" and (one.attr, x.dims, x.type) == (other.attr, y.dims, y.type)
             if alike and not any(self.values[v].op == "index" for v in self.leads([one.args[0], other.args[0]])):
                 return self.build("sum[D](x + y)", {"D": tuple(one.attr)}, x=one.args[0], y=other.args[0])
-        made = self.factored(a, b) if 2 * len(self.values) < MAX_VALUES else None  # the products that it replaces count as well
+        made = self.factored(a, b)
         return self.build("a + b", a=a, b=b) if made is None else made
 
     def factored(self, a: int, b: int) -> int | None:

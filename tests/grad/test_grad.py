@@ -382,7 +382,7 @@ def test_products_of_many_have_the_gradients_of_many(count: int) -> None:
     y.backward(torch.ones_like(y))
     got = kgens(grad.backward(k, wanted=["x"]), {"x": x.detach()}, {"y": torch.ones(2, dtype=torch.float64)})
     torch.testing.assert_close(got["x"], x.grad, rtol=1e-12, atol=0)
-    assert len(grad.backward(k).kernel.values) <= 10 * count + 1  # as many as a product rule by itself makes
+    assert len(grad.backward(k).kernel.values) <= 10 * count + 8  # some more than a product rule by itself makes
 
 
 @pytest.mark.parametrize("step, count", [("{0} + {0}", 60), ("{0} + x", 900)])

@@ -122,7 +122,7 @@ def walking(plan: rows.RowPlan, **how: object) -> rows.RowPlan:
 
 def test_a_plan_that_breaks_a_rule_is_refused() -> None:
     cluster, operands = held()
-    split_up, _ = held(2**21)
+    split_up, _ = held(2**23)
     whole, _ = held(4096)
     assert cluster.steps[0][0].cluster and len(split_up.steps) == 5 and not whole.steps[0][0].segments
     broken = {
