@@ -171,8 +171,6 @@ BUGS = (
     bug("written files know of no dear elements (CUDA)", "templates/cuda/library/kgen_rows.cuh", "f.dear = f.holds() && f.readings > 0;", "", LAUNCHES + "test_the_runtime_and_a_written_file_launch_alike"),
     bug("the first block to arrive puts a row together (CUDA)", "templates/cuda/library/kgen_cached.cuh", "unsigned(walk.rows.segments) - 1", "0",
         "tests/cuda/test_cuda_cached.py::test_rows_that_blocks_take_in_turns_stay_within_their_bounds"),
-    bug("a row taken in turns is stored by one reading more (CUDA)", "templates/cuda/library/kgen_walk.cuh", "CACHED ? now == 2 * READINGS : STEP", "CACHED ? now >= 0 : STEP",
-        "tests/cuda/test_cuda_cached.py::test_rows_that_blocks_take_in_turns_stay_within_their_bounds"),
     bug("a launch does not wait for the one before (CUDA)", "templates/cuda/library/kgen_walk.cuh", "if constexpr (STEP > 0) dependency_synchronize();", "",
         EMULATED + "test_blocks_share_long_rows_that_lie_side_by_side"),
     bug("the sum of columns does not wait for the rows' launch (CUDA)", "templates/cuda/library/kgen_rounds.cuh",
