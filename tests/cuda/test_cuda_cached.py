@@ -27,6 +27,9 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not 
 #: From one reading that reduces, with a result of a row; from two, of which the second needs the first; with an index, and a softmax's two.
 NORM = "norm(x: T[..., N]) -> (y: T[..., N], m: f32[...])\n\nmu = mean[N](x)\ny = (x - mu) * rsqrt(mean[N]((x - mu)^2) + 0.1)\nm = f32(mu)\n"
 TWICE = "twice(x: T[..., N]) -> (y: T[..., N], s: f32[...])\n\ns = f32(sum[N](abs(x)))\ny = x * sum[N](exp(-abs(x) / (s + 1)))\n"
+#: A dear value that is made once where rows stay: beside what is held, and in its place.
+OWN = "own(x: T[..., N]) -> y: T[..., N]\n\nc = sin(x) * tanh(x)\ny = c / sqrt(sum[N](c^2) + 1) + x\n"
+CAPPED = "capped(x: T[..., N]) -> y: T[..., N]\n\nc = 3 * tanh(x / 3)\ne = exp(c - max[N](c))\ny = e / sum[N](e)\n"
 PLACED = "placed(x: T[..., N]) -> y: T[..., N]\n\ne = exp(x - max[N](x))\ny = e / sum[N](e) * (1 + index[N] % 3)\n"
 
 
@@ -56,7 +59,7 @@ def steps(kernel: Emulated) -> set[int]:
     return {int(re.split(r", ", e[e.index("Walk<") :])[12]) for e in kernel.expressions}
 
 
-@pytest.mark.parametrize("text, readings", [(NORM, 1), (TWICE, 2), (PLACED, 1)], ids=["norm", "twice", "placed"])
+@pytest.mark.parametrize("text, readings", [(NORM, 1), (TWICE, 2), (PLACED, 1), (OWN, 1), (CAPPED, 1)], ids=["norm", "twice", "placed", "own", "capped"])
 def test_rows_that_blocks_take_in_turns_stay_within_their_bounds(text: str, readings: int, tmp_path, monkeypatch, cached) -> None:
     """Of one row and of many, of whole vectors and of rows that begin anywhere; the same bits alone, in place and of any dims."""
     torch.manual_seed(0)

@@ -431,7 +431,7 @@ def rows_alike(call: Call, file: File) -> str:
     assert all(("Nearby<" in line) == bool(call.unit.near) for line in noted if "Walk = " in line), noted
     dims = "flat" if len(under.sizes) == len(under.row_sizes) == 1 else "of many dims"
     follows = walk.stages is not None and not call.unit.columns
-    return f"rows, {dims}, {walk.vec > 1} {walk.across} {walk.keep} {walk.cluster} {len(planned.launches) > 1}{', following' * follows}"
+    return f"rows, {dims}, {walk.vec > 1} {walk.across} {walk.keep} {walk.cluster} {len(planned.launches) > 1}{', following' * follows}{', in turns' * (walk.step < -1)}"
 
 
 def map_alike(call: Call, file: File) -> str:
@@ -485,6 +485,7 @@ def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: py
             raise AssertionError(f"seed {seed}: {call.entry} on {call.arch}, {call.outer} {call.inner}, {call.given}") from error
     assert sum(n for what, n in seen.items() if "flat" in what) > 300 and seen["map, vectors of 1 rows"] > 40 and seen["map, vectors of 4 rows"], seen
     assert seen["map, vectors of 1 rows, given"] > 20 and seen["map, vectors of 4 rows, given"], seen
+    assert any("in turns" in what for what in seen), seen
     assert all(seen[f"windows of {what}"] for what in ("1 rows, 1 lanes", "1 rows, 4 lanes", "4 rows, 1 lanes", "8 rows, 1 lanes", "8 rows below, 1 lanes", "8 rows below, 4 lanes")), seen
     assert all(seen[f"tiles, vectors {what}"] for what in ("False, True, False", "True, False, True", "True, True, False", "True, True, True")), seen
     assert len(seen) >= 20, seen  # in registers, in shared memory, in that of a cluster, by several launches

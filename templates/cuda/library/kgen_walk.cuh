@@ -29,7 +29,7 @@ struct Walk : Partials {
     // Whether a thread computes from vectors that are not there too, and leaves what comes of it: where that is not rare, a branch for
     // each costs more.
     static constexpr bool EVERY = KEEP == 2 || KEEP > 4 || (KEEP == 1 && EDGES) || (KEEP == 0 && !SEGMENTS);
-    static constexpr bool CLUSTERS = CLUSTER, SHARED = STEP < 0 && KEEP == 2;
+    static constexpr bool CLUSTERS = CLUSTER, SHARED = STEP == -1 && KEEP == 2;
     // The vectors that are gone through without a loop: registers need that. A walk that is told how at a call has loops where it can, and
     // one way for full and other rows: a file has many of them, and nvcc takes its time for each.
     static constexpr int IN_ONE = KEEP == 1 || KEEP > 2 ? VECTORS : KEEP == 0 || WIDE == GIVEN ? 1 : CLUSTER || VECTORS > 16 ? 2 : VECTORS;
