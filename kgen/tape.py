@@ -23,7 +23,7 @@ from kgen.ops.scans import rules as scan_rules
 from kgen.scanned import over
 from kgen.syntax import Apply, Equation, Expr, Num
 from kgen.transposed import turned
-from kgen.types import DTYPES, ELLIPSIS, FEW, INT, Dims, Float, Number, ValueType, i64, is_literal, literal_size, union
+from kgen.types import DTYPES, ELLIPSIS, FEW, FLOAT, INT, Dims, Float, Number, ValueType, i64, is_literal, literal_size, union
 from kgen.values import Value, cast_to, exact, reached, stored_type
 
 MOST_STEPS = 256  # by which the terms of a sum are looked for: sums of sums of the same have no end of them
@@ -210,7 +210,8 @@ class Tape(Expressions):
 
     def factored(self, a: int, b: int) -> int | None:
         """a + b as one product, where both are products of a value of the derivative's and one of them of more than one other: each step of
-        a product rule's has the cotangent as a factor, dy * f(x) + dy * x * f'(x).  None where they are not."""
+        a product rule's has the cotangent as a factor, dy * f(x) + dy * x * f'(x).  None where they are not.  Where what is left overflows
+        the result is no number, also of a cotangent of 0."""
         one, other = self.factors(a), self.factors(b)
         shared = [f for f in dict.fromkeys(one) if f in other]
         for f in shared:
@@ -218,16 +219,20 @@ class Tape(Expressions):
             other.remove(f)
         if not one or not other or len(one) + len(other) < 3 or not any(f >= self.count and self.values[f].dims for f in shared):
             return None
+        if any(len(rest) > 1 and all(map(self.is_number, rest)) for rest in (one, other)):
+            return None  # of integers the product may have no room
         return self.build("x * (a + b)", x=self.product(shared), a=self.product(one), b=self.product(other))
 
     def factors(self, v: int) -> list[int]:
-        """What a float of the derivative's is the product of, in order; the value alone where it is none, or one of very many."""
+        """What a float of the derivative's is the product of, in order; the value alone where it is none, or one of very many.  Factors are
+        of its own type, or numbers that have more digits: of others (integers, f32 of an f64) a product would be narrower than it."""
         found: list[int] = []
         todo = [v]
         for _ in range(MOST_FACTORS):
             at = todo.pop()
             value = self.values[at]
-            if at >= self.count and value.op == "mul" and isinstance(value.type, Float):
+            product = at >= self.count and value.op == "mul" and isinstance(value.type, Float)
+            if product and all(self.values[x].type in (value.type, FLOAT) or self.known(x) is not None for x in value.args):
                 todo += reversed(value.args)
             else:
                 found.append(at)
@@ -235,9 +240,14 @@ class Tape(Expressions):
                 return found
         return [v]
 
+    def is_number(self, v: int) -> bool:
+        """Whether a value is a number of the call, or a literal."""
+        return isinstance(self.values[v].type, Number)
+
     def product(self, factors: list[int]) -> int:
-        """The product of values, the first ones first."""
-        made, *rest = factors
+        """The product of values, the first ones first, but no number before all that are none: each is rounded as the product is."""
+        begin = next((k for k, f in enumerate(factors) if not self.is_number(f)), 0)
+        made, rest = factors[begin], factors[:begin] + factors[begin + 1 :]
         for f in rest:
             made = self.build("x * y", x=made, y=f)
         return made

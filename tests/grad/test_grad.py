@@ -371,6 +371,32 @@ def test_a_product_rule_multiplies_by_the_cotangent_once(formula: str, dx: str) 
     assert not checks.check_backward(k, "torch", examples=4).failures
 
 
+@pytest.mark.parametrize(
+    "head, factors, want",
+    [
+        ("q: i8[M], r: i8[M], s: i8[M]", [torch.full((2,), 100, dtype=torch.int8)] * 3, 10_100),
+        ("q: u8[M], r: u8[M], s: u8[M]", [torch.full((2,), 100, dtype=torch.uint8)] * 3, 10_100),
+        ("q: i32[M], r: i32[M], s: i32[M]", [torch.full((2,), n, dtype=torch.int32) for n in (100_000, 100_000, 7)], 10**10 + 7),
+        ("q: f32[M], r: f32[M], s: f32[M]", [torch.full((2,), 1e30) for _ in range(3)], 1e60),
+        ("q: int, r: int, s: int", [2**40, 2**40, 3], 2.0**80),
+        ("q: float, r: float, s: float", [2.5, 3.5, 0.5], 9.25),
+    ],
+)
+def test_factors_of_other_types_are_multiplied_as_the_product_is(head: str, factors: list, want: float) -> None:
+    k = kernel(f"f(x: f64[M], {head}) -> y: f64[M]\n\ny = x * q * r + x * s\n")
+    given = {"x": torch.ones(2, dtype=torch.float64), **dict(zip("qrs", factors, strict=True))}
+    made = grad.backward(k, wanted=["x"])
+    found = kgen.Kernel(made.kernel)(torch.ones(2, dtype=torch.float64), *(given[p.name] for p in made.kernel.params[1:]), target="cpp")
+    torch.testing.assert_close(found, torch.full((2,), float(want), dtype=torch.float64), rtol=1e-6, atol=0)
+
+
+def test_literals_are_multiplied_as_the_product_is() -> None:
+    k = kernel("f(x: f64[M]) -> y: f64[M]\n\ny = x * 4000000000 * 4000000000 * 4000000000 + x * tanh(x)\n")
+    made = kgen.Kernel(grad.backward(k).kernel)
+    dy, x = torch.ones(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
+    torch.testing.assert_close(made(dy, x, target="cpp"), torch.full_like(x, 6.4e28), rtol=1e-9, atol=0)
+
+
 @pytest.mark.parametrize("count", [3, 190])
 def test_products_of_many_have_the_gradients_of_many(count: int) -> None:
     lines = "".join(f"x{k + 1} = x{k} * tanh(x + {k})\n" for k in range(count))
