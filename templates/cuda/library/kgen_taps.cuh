@@ -315,10 +315,14 @@ template <int LANES, typename T> __device__ inline void store_pairs(T* p, const 
 }
 // As many of a vector's elements as there are, `step` apart.
 template <int LANES, typename T, typename Index> __device__ inline void store_some(T* p, const Vector<T, LANES>& v, Index count, Index step) {
-    if (LANES == 1 || (step == 1 && count >= LANES)) return store_pairs(p, v);
-    #pragma unroll
-    for (int k = 0; k < LANES; k++) {
-        if (k < count) p[k * step] = v.at[k];
+    if constexpr (LANES == 1) {
+        store_pairs(p, v);
+    } else {
+        if (step == 1 && count >= LANES) return store_pairs(p, v);
+        #pragma unroll
+        for (int k = 0; k < LANES; k++) {
+            if (k < count) p[k * step] = v.at[k];
+        }
     }
 }
 
