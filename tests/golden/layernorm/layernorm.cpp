@@ -488,7 +488,7 @@ void layernorm_run(
                                 group(j, Several());
                             }
                         }
-    for (; j < groups; j += GROUP) {
+                        for (; j < groups; j += GROUP) {
                             sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                             group(j, Whole());
                         }
@@ -587,7 +587,7 @@ void layernorm_run(
                                 group(j, Several());
                             }
                         }
-    for (; j < groups; j += GROUP) {
+                        for (; j < groups; j += GROUP) {
                             sum_N__now = ACROSS ? sum_N__part.now + j : sum_N__held;
                             group(j, Whole());
                         }

@@ -664,7 +664,7 @@ void loss_l_run(
                                 group(j, Several());
                             }
                         }
-    for (; j < groups; j += GROUP) {
+                        for (; j < groups; j += GROUP) {
                             max_V_now = ACROSS ? max_V_part.now + j : max_V_held;
                             group(j, Whole());
                         }
@@ -759,7 +759,7 @@ void loss_l_run(
                                 group(j, Several());
                             }
                         }
-    for (; j < groups; j += GROUP) {
+                        for (; j < groups; j += GROUP) {
                             sum_V_now = ACROSS ? sum_V_part.now + j : sum_V_held;
                             group(j, Whole());
                         }
@@ -1062,7 +1062,7 @@ void loss_scaled_run(
                             group(j, Several());
                         }
                     }
-for (; j < groups; j += GROUP) {
+                    for (; j < groups; j += GROUP) {
                         sum_V_now = ACROSS ? sum_V_part.now + j : sum_V_held;
                         group(j, Whole());
                     }
@@ -1261,7 +1261,7 @@ void loss_sum_D_kept_run(
                             group(j, Several());
                         }
                     }
-for (; j < groups; j += GROUP) {
+                    for (; j < groups; j += GROUP) {
                         sum_D_now = ACROSS ? sum_D_part.now + j : sum_D_held;
                         group(j, Whole());
                     }
@@ -1404,7 +1404,7 @@ void loss_m_run(
                             l_kept_tile += l_kept_apart - span;
                         }
                     }
-for (; j < groups; j += GROUP) {
+                    for (; j < groups; j += GROUP) {
                         sum_all_now = ACROSS ? sum_all_part.now + j : sum_all_held;
                         group(j, Whole());
                     }

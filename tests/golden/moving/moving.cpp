@@ -439,7 +439,7 @@ void moving_run_run(
                             group(j, Several());
                         }
                     }
-for (; j < groups; j += GROUP) {
+                    for (; j < groups; j += GROUP) {
                         low_now = ACROSS ? low_part.now + j : low_held;
                         group(j, Whole());
                     }
@@ -518,7 +518,7 @@ for (; j < groups; j += GROUP) {
                             group(j, Several());
                         }
                     }
-for (; j < groups; j += GROUP) {
+                    for (; j < groups; j += GROUP) {
                         sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                         group(j, Whole());
                     }
@@ -611,7 +611,7 @@ for (; j < groups; j += GROUP) {
                             group(j, Several());
                         }
                     }
-for (; j < groups; j += GROUP) {
+                    for (; j < groups; j += GROUP) {
                         high_now = ACROSS ? high_part.now + j : high_held;
                         group(j, Whole());
                     }
@@ -770,7 +770,7 @@ void moving_moving_kernel_run(
                             if (x_next) x_next += x_apart - span;
                         }
                     }
-for (; j < groups; j += GROUP) {
+                    for (; j < groups; j += GROUP) {
                         moving_kernel_now = ACROSS ? moving_kernel_part.now + j : moving_kernel_held;
                         group(j, Whole());
                     }

@@ -959,7 +959,7 @@ void places_i_run(
                             group(j, Several());
                         }
                     }
-for (; j < groups; j += GROUP) {
+                    for (; j < groups; j += GROUP) {
                         spread_now = ACROSS ? spread_part.now + j : spread_held;
                         group(j, Whole());
                     }

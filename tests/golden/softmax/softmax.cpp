@@ -587,7 +587,7 @@ void softmax_run(
                                 group(j, Several());
                             }
                         }
-    for (; j < groups; j += GROUP) {
+                        for (; j < groups; j += GROUP) {
                             max_N_now = ACROSS ? max_N_part.now + j : max_N_held;
                             group(j, Whole());
                         }
@@ -677,7 +677,7 @@ void softmax_run(
                                 group(j, Several());
                             }
                         }
-    for (; j < groups; j += GROUP) {
+                        for (; j < groups; j += GROUP) {
                             sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                             group(j, Whole());
                         }

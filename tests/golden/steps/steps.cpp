@@ -550,7 +550,7 @@ void steps_run(
                             group(j, Several());
                         }
                     }
-for (; j < groups; j += GROUP) {
+                    for (; j < groups; j += GROUP) {
                         sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                         group(j, Whole());
                     }

@@ -491,7 +491,7 @@ void topk_mask_run(
                                 group(j, Several());
                             }
                         }
-    for (; j < groups; j += GROUP) {
+                        for (; j < groups; j += GROUP) {
                             cutoff_N_total_now = ACROSS ? cutoff_N_total_part.now + j : cutoff_N_total_held;
                             group(j, Whole());
                         }
@@ -590,7 +590,7 @@ void topk_mask_run(
                             group(j, Several());
                         }
                     }
-for (; j < groups; j += GROUP) {
+                    for (; j < groups; j += GROUP) {
                         sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                         group(j, Whole());
                     }

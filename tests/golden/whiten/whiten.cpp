@@ -463,7 +463,7 @@ void whiten_y_run(
                                 x_tile += x_apart - span;
                             }
                         }
-    for (; j < groups; j += GROUP) {
+                        for (; j < groups; j += GROUP) {
                             sum_B_S_now = ACROSS ? sum_B_S_part.now + j : sum_B_S_held;
                             group(j, Whole());
                         }
@@ -581,7 +581,7 @@ void whiten_y_run(
                                 if (x_next) x_next += x_apart - span;
                             }
                         }
-    for (; j < groups; j += GROUP) {
+                        for (; j < groups; j += GROUP) {
                             sum_B_S__now = ACROSS ? sum_B_S__part.now + j : sum_B_S__held;
                             group(j, Whole());
                         }
@@ -1045,7 +1045,7 @@ void whiten_sum_S_kept_run(
                             group(j, Several());
                         }
                     }
-for (; j < groups; j += GROUP) {
+                    for (; j < groups; j += GROUP) {
                         sum_S_now = ACROSS ? sum_S_part.now + j : sum_S_held;
                         group(j, Whole());
                     }
@@ -1189,7 +1189,7 @@ void whiten_far_run(
                             sum_S_kept_tile += sum_S_kept_apart - span;
                         }
                     }
-for (; j < groups; j += GROUP) {
+                    for (; j < groups; j += GROUP) {
                         far_now = ACROSS ? far_part.now + j : far_held;
                         group(j, Whole());
                     }
@@ -1354,7 +1354,7 @@ void whiten_kinds_run(
                             if (x_next) x_next += x_apart - span;
                         }
                     }
-for (; j < groups; j += GROUP) {
+                    for (; j < groups; j += GROUP) {
                         kinds_now = ACROSS ? kinds_part.now + j : kinds_held;
                         group(j, Whole());
                     }
