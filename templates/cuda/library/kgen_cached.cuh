@@ -3,7 +3,7 @@
 #include "kgen_partials.cuh"
 #include "kgen_told.cuh"
 
-// Items between the last segment of a row in a reading and the first in the next, beside which others of the chip are at work (LATER of kgen's table).
+// Items between the last segment of a row in a reading and the first in the next, while which others are at work (launches.LATER).
 constexpr unsigned LATER = 192;
 
 // A block takes a segment of a row in one of the readings, the last of which stores: a ticket says which, of each reading in turn, those of a

@@ -268,7 +268,7 @@ __device__ inline void read_span(Spanned<F, FIRST, LAST - FIRST + 1>& found, con
     }
 }
 // Elements of a vector that LANES neighbours read, in steps of TIMES, up to 16 bytes: as many as these steps take, or a half of them, and so
-// on. So one thread's lie behind those of the one before, else a warp would wait for shared banks.
+// on.
 template <int LANES, i64 TIMES, typename T> constexpr int EACH_OF = LANES == 1 ? 1 : LANES * (TIMES & -TIMES) * sizeof(T) < 16 ? LANES * (TIMES & -TIMES) : 16 / sizeof(T);
 
 template <typename F, int LANES, u64 SPLAT, int K, typename Layout, typename T, i64 TIMES, int FIRST, int LAST, bool NEAR, int SURE>

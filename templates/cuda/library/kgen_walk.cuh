@@ -3,16 +3,16 @@
 #include "kgen_cached.cuh"
 #include "kgen_clusters.cuh"
 
-// How the threads of a block walk through rows. Teams of TEAM threads take a row each: neighbours, or ACROSS rows that lie side by side
-// every (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time. A bit of WIDE, unless it is GIVEN, stands for
-// each operand that is read and written in whole vectors, from where operand MAIN is aligned; of rows of several dims one 32 bits further
-// for each whose dims are one in memory or that, without vectors, has one element for each; of rows whose columns are added up one 48 bits
-// further for each that lies in turns with the next. A row of one segment may stay on the chip
-// between readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another (kgen_rounds.cuh), 4 where these have the
-// readings of rows that do not stay, 5 and 6 likewise where threads compute from EVERY vector. A CLUSTER of blocks shares a row, a segment
-// each. Otherwise a team goes through all segments; or, if STEP is 0 or more, one launch for the segments of each reading, and one to combine
-// them; or one for all readings (kgen_cached.cuh), whose STEP is -1 less twice their number: one more is a launch that clears its memory. The order in which a row is combined depends on TEAM, VECTORS, VEC and `span` alone. Of a row in pieces of PIECE elements
-// (kgen_pieces.cuh), whose last dim has LINE, a thread takes up to four vectors of each piece.
+// How the threads of a block walk through rows. Teams of TEAM threads take a row each: neighbours, or ACROSS rows that lie side by side every
+// (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time. A bit of WIDE, unless it is GIVEN, stands for each operand
+// that is read and written in whole vectors, from where operand MAIN is aligned; of rows of several dims one 32 bits further for each whose dims are
+// one in memory or that, without vectors, has one element for each; of rows whose columns are added up one 48 bits further for each that lies in
+// turns with the next. A row of one segment may stay on the chip between readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow
+// one another (kgen_rounds.cuh), 4 where these have the readings of rows that do not stay, 5 and 6 likewise where threads compute from EVERY vector.
+// A CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through all segments; or, if STEP is 0 or more, one launch for the
+// segments of each reading, and one to combine them; or one launch for all readings (kgen_cached.cuh), of which STEP is -1 less twice their number,
+// behind one of the STEP after it, which clears its memory. The order in which a row is combined depends on TEAM, VECTORS, VEC and `span` alone. Of
+// a row in pieces of PIECE elements (kgen_pieces.cuh), whose last dim has LINE, a thread takes up to four vectors of each piece.
 template <int THREADS_, int BLOCKS_, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP,
           bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index, int PIECE = 1, int LINE = 0>
 struct Walk : Partials {
