@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from kgen.backends import cuda_abreast, cuda_pieces, searching
 from kgen.backends import cuda_host as host
 from kgen.backends import cuda_partials as partials
-from kgen.backends import cuda_pieces, searching
 from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily
+from kgen.backends.cuda_abreast import is_abreast
 from kgen.backends.cuda_lasting import lasting, made_once
 from kgen.backends.cuda_layouts import RowOperand, is_byte
 from kgen.backends.cuda_words import kept_words
@@ -126,7 +127,7 @@ def persists(unit: RowUnit, operands: Sequence[RowOperand]) -> bool:
     kept = [o for o in operands if o.kept]
     several = [o for o in shared if sum(any(t.spec_name == o.name for t in read_by(c)) for c in unit.codes if c.element) > 1]
     goes_on = unit.columns or isinstance(unit, ScanUnit) or any(c.search for c in unit.codes)
-    goes_on = goes_on or bool(unit.pieces or unit.near) or any(c.makes for c in unit.codes)
+    goes_on = goes_on or bool(unit.pieces or unit.near) or any(c.makes for c in unit.codes) or is_abreast(unit)
     stays = bool(kept) if shared else len(kept) > 1 and not unit.aside
     return bool(stays and not goes_on and 0 < counts(unit.codes)[0] <= MOST_READINGS // 2 and not several)
 
@@ -150,7 +151,7 @@ class RowPrinter:
         asked = [t.name for c in (*unit.codes, *unit.long) for t in c.indices if t.name not in c.within]
         self.asked = {*asked, *(t.name for c in (*unit.codes, *unit.long) for m in c.repeated for t in m.indices)}
         records = [w.record for w in self.operands]
-        self.persists, self.lasting = persists(unit, records), lasting(unit, records, render)
+        self.persists, self.lasting, self.abreast = persists(unit, records), lasting(unit, records, render), is_abreast(unit)
 
     # ------------------------------------------------------------------ the kernel
 
@@ -191,7 +192,7 @@ class RowPrinter:
             return made
         if self.persists and not self.unit.aside:
             made += [f"auto {t.name}_ahead = walk.template ahead<{self.position[t.name]}>({t.name}_ptr);" for t in self.of_rows()]
-        made += [] if self.persists or self.unit.aside else self.row_values(read)
+        made += [] if self.persists or self.unit.aside or self.abreast else self.row_values(read)
         if self.unit.aside:
             kept = (f"Kept<Walk, {self.position[p]}, {o.type}> {o.name}_kept{{{p}_ptr}};" for o, p in self.written())
             made += kept
@@ -284,7 +285,7 @@ class RowPrinter:
         if self.unit.aside:
             return self.side_by_side(short)
         made = [["if constexpr (Walk::STAYS) {", *indented(short), "} else {", *indented(long), "}"]] if long else short
-        return self.persisting(made) if self.persists else made
+        return self.persisting(made) if self.persists else cuda_abreast.looped(self, made) if self.abreast else made
 
     def written(self) -> list[tuple[Tensor, str]]:
         """The results, each with its pointer."""
@@ -398,7 +399,7 @@ class RowPrinter:
     def storing(self, c: Code, walk: str = "walk", by: Sequence[str] = ()) -> list[str]:
         """The reading that stores elements, of a row or of a piece of it, or adds up columns; `by` as `partials.reading` has it."""
         params, operands = partials.taken(c)
-        made = self.results(c) if walk == "walk" else []
+        made = self.results(c) if walk == "walk" and not self.abreast else []
         sums = ["columns_row"] if c.columns else []
         written = [f"{'float' if o.pair else o.type}& {o.name}_element" for o in c.outputs]
         params = [*written, *("Columns& columns_element" for _ in sums), *params]
@@ -476,6 +477,8 @@ class RowPrinter:
             plain = f"LastingPass<{found.of}, {str(found.free).lower()}, {own}, {plain}>"
         if dear(unit):
             plain = f"DearPass<{plain}>"
+        if self.abreast:
+            return f"AbreastPass<{plain}>"
         if unit.pieces:
             return f"PiecesPass<{plain}>"
         if unit.near:

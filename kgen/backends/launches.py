@@ -65,8 +65,9 @@ class Step(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A step, and what it asks for.  Beside a step's, `where` is "piece" for a row read as one piece each time, "segments", or "cached" for
-    such that blocks take in turns, a later reading close behind the one before (kgen_cached.cuh).
+    """A step, and what it asks for.  Beside a step's, `where` is "piece" for a row read as one piece each time, "segments", "abreast" for
+    such of rows side by side of which a thread takes several (kgen_teams.cuh), or "cached" for such that blocks take in turns, a later
+    reading close behind the one before (kgen_cached.cuh).
 
     `warps`: of a block at least, where its row says how many it has.  `trims`: whether the blocks of a cluster have only those threads
     that all have vectors, where rows begin or end within one.  It applies where a thread's vector of all operands that are held (else
@@ -370,12 +371,20 @@ READ = (
 )
 
 
-#: Rows side by side of one operand that blocks, or clusters, hold in shared memory; 64 bytes of these lie beside one another where there is
-#: room for them. A thread adds up no more one by one than results allow. From a search on an H200.
+#: Rows side by side of which a thread takes several abreast, all of whose vectors are in registers, by how many operands it reads. From a
+#: search on an H200 (columns about their mean, their variances, softmax and its gradient).
+ABREAST = (
+    Rule(ANY, 128, 8, 8, 6, "abreast", registers=(1, 1), above=128),
+    Rule(ANY, 256, 8, 4, 4, "abreast", registers=(2, 3), above=128),
+)
+#: Such of one operand that blocks, or clusters, hold in shared memory; 64 bytes of these lie beside one another where there is room for
+#: them. A thread adds up no more one by one than results allow. From a search on an H200.
 BESIDE = (
+    Rule(256, 128, 8, 8, 6, "abreast", registers=(1, 1), held=1, above=128),
     Rule(512, 256, 8, 64, 5, "shared", held=1, room=2 * 512, above=256),
     Rule(512, 256, 16, 32, 5, "shared", held=1, room=4 * 512, above=128),
     Rule(1024, 512, 32, 32, 3, "shared", held=1, room=4 * 1024, above=512),
+    *ABREAST,
     Rule(4096, 512, 32, 32, 4, "cluster", held=1, room=2 * 4096, above=1024),
 )
 
@@ -386,7 +395,7 @@ def _apart(one: str, blocks: int) -> tuple[Rule, ...]:
     found = [Rule(1 << k, 128, 1, 1 << k, 8, one) for k in range(5)]
     for side in (32, 16, 8, 4):
         found += [Rule(n, side * 8, 8, n // 8, 4, one, held=2) for n in (64, 128)]
-        found += BESIDE if side == 32 and one == "registers" else ()
+        found += () if side < 32 else BESIDE if one == "registers" else ABREAST
         found += [Rule(ANY, 256, 8, 16, 4, "segments", registers=(1, 1), above=8192)] if side == 32 else []
         found.append(Rule(ANY, side * 8, 8, 8, blocks, "segments"))
     return (*found, Rule(ANY, 128, 1, 8, 4, "segments"))

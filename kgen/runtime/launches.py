@@ -71,6 +71,7 @@ def cells(n: int, planned: rows.RowPlan | rounds.RoundsPlan | scans.ScanPlan) ->
     under = planned.under if isinstance(planned, rounds.RoundsPlan) else planned
     walk = under.steps[0][0]
     _, _, threads, shared, cluster = next(step for step in planned.launches if step[0].keep == walk.keep)
-    numbers = (n, threads, (walk.team or threads) * cluster, walk.vectors, walk.vec)
+    who = (n, threads, (walk.team or threads) * cluster, walk.vectors)
+    lanes = f"{walk.vec} of {walk.abreast} rows" if walk.abreast > 1 else str(walk.vec)
     rest = (cluster, shared, under.segments // cluster, len(planned.launches))
-    return (*map(str, numbers), PLACES[walk.keep], *map(str, rest))
+    return (*map(str, who), lanes, PLACES[walk.keep], *map(str, rest))

@@ -40,7 +40,8 @@ class RowOperandPlace(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """The template arguments of the source's `Walk`, in order; `stages` are those of `Rounds` around it, where there is one."""
+    """The template arguments of the source's `Walk`, in order; `stages` are those of `Rounds` around it, where there is one, `abreast` the
+    rows that a thread takes."""
 
     threads: int
     blocks: int
@@ -61,13 +62,15 @@ class Walk(NamedTuple):
     gathers: int
     index64: bool
     stages: int | None = None
+    abreast: int = 1
 
     def text(self) -> str:
         values = [str(int(v)) for v in self[:17]]
         for k in (3, 6, 9, 11):
             values[k] = str(bool(self[k])).lower()
         values[7] += "ull" if self.wide > 2**31 else ""
-        walk = f"Walk<{', '.join([*values, 'u64' if self.index64 else 'unsigned'])}>"
+        side = ["1", "0", str(self.abreast)] if self.abreast > 1 else []
+        walk = f"Walk<{', '.join([*values, 'u64' if self.index64 else 'unsigned', *side])}>"
         return walk if self.stages is None else f"Rounds<{walk}, {self.stages}>"
 
 
@@ -115,9 +118,12 @@ class Team:
     cluster: int = 0
     most: int = 0  # threads of a block that the kernel is compiled for, where a team is a block of any size
     cached: bool = False  # whether blocks take the segments of a row in all readings in one launch, each in shared memory
+    abreast: int = 1  # rows that a thread takes
 
     def static(self, words: int, readings: int) -> int:
         """The bytes at most of the kernel's own shared memory."""
+        if self.abreast > 1:
+            return 4 * words * self.threads * self.abreast
         return declared(self.most or self.threads, self.team, self.across, self.cluster > 0 or self.cached, words, readings)
 
     def dynamic(self, size: int) -> int:
@@ -179,14 +185,15 @@ def plan(
     pieces: bool = False,
     beside: int = 0,
     dear: bool = False,
+    abreast: bool = False,
 ) -> RowPlan | None:
     """How to walk a pass over rows; None if it has no row.
 
     `limits` are the device's, `splits` says whether blocks may share a row through several launches; `ladder` has the steps measured
     for the device (`tuned.py`), none where it was not.  `long` counts the readings that reduce of a row that does not stay on the chip
     (None: as many as `reductions`); with `pieces` the dims of a row keep their order; of an element `beside` bytes stay on the chip with
-    what is held, for which a thread's registers have little room; `dear`: elements take many instructions.  kgen_plan.cuh is this
-    function in C++, for the host part of written files.
+    what is held, for which a thread's registers have little room; `dear`: elements take many instructions; `abreast`: a
+    thread may take rows that lie side by side.  kgen_plan.cuh is this function in C++, for the host part of written files.
     """
     rows, n = prod(row_sizes), prod(inner_sizes)
     if rows == 0:
@@ -217,10 +224,11 @@ def plan(
     rules = [r for r in launches.RULES[apart, bool(held)] if r.readings <= reductions and not (r.alone and parameters) and dear >= r.dear]
     rules = [rule for rule in rules if not crowds(rule, vec, beside)]
     shares = bool(splits and stores and not pieces and most)
-    teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0, beside, shares)
+    count, mask = side_by_side(operands, memory, main, strides, outer_sizes, outer) if abreast and apart and splits else (1, 0)
+    teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0, beside, shares, count)
     team = next(t for t in teams if t.fits(size, words, reductions, limits._replace(cluster=most)))
     if team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
-        team = replace(team, threads=team.team * min(team.threads // team.team, 1 << (rows - 1).bit_length()))
+        team = replace(team, threads=team.team * min(team.threads // team.team, 1 << (rows // team.abreast - 1).bit_length()))
     if team.span == launches.SEGMENT and not (team.across or team.cluster) and words > launches.FEW_WORDS:
         team = replace(team, span=2 * team.span)  # to combine threads' parts takes long
     span = team.span or max(chunks, 1)
@@ -246,6 +254,12 @@ def plan(
         clearing = min(launches.CLEARING, -(-told // team.threads))
         steps = [(walk._replace(step=-2 * long), clearing), (walk._replace(step=-1 - 2 * long), turns)]
         work = 8 * told + 4 * words * rows * segments + 4
+    elif team.abreast > 1:
+        own, groups_abreast = walk._replace(wide=mask, abreast=team.abreast), -(-rows // team.abreast // (team.threads // team.team))
+        pieces_of_row = -(-chunks // (team.team * team.vectors))
+        steps = [(own._replace(step=0), groups_abreast * segments), (walk._replace(step=1), groups)]
+        steps += [(own._replace(step=2), groups_abreast * pieces_of_row)] * stores
+        work = 4 * words * rows * (segments + long)
     elif segments > 1 and groups < (FEW_ROWS if chunks < LONG_ROW * least else FEW_LONG_ROWS) and reductions and splits:
         steps = [(walk._replace(step=k), groups if k % 2 else groups * segments) for k in range(2 * long + stores)]
         work = 4 * words * rows * (segments + long)
@@ -352,6 +366,21 @@ def _vectors(
     return vec, edges, wide
 
 
+def side_by_side(
+    operands: Sequence[RowOperandPlace], memory: Sequence[int], main: int, strides: Sequence[tuple[int, ...]], sizes: tuple[int, ...],
+    outer: Sequence[tuple[int, ...]],
+) -> tuple[int, int]:  # fmt: skip
+    """How many rows that lie side by side a thread may take, and the operands that have an element of each in one vector: 16 bytes of the
+    widest; 1 and none where rows lie otherwise.  `sizes` are of the rows' merged dims."""
+    count = 16 // max(operands[k].itemsize for k in memory)
+
+    def whole(k: int) -> bool:
+        place = operands[k].address // operands[k].itemsize
+        return outer[k][-1] == 1 and not any(step % count for step in (place, *strides[k], *outer[k][:-1]))
+
+    return (count, sum(1 << k for k in memory if whole(k))) if count > 1 and sizes[-1] % count == 0 and whole(main) else (1, 0)
+
+
 def _even(memory: Sequence[int], wide: int, sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> int:
     """Operands of a row of several dims that move in vectors (`wide`) and whose elements follow one another without gaps, or that stand
     still along the innermost dim: the upper half of what the kernel's `Walk` has for WIDE, where it has room for a bit for each."""
@@ -368,12 +397,12 @@ def _even(memory: Sequence[int], wide: int, sizes: tuple[int, ...], strides: Seq
 
 def _teams(
     ladder: Sequence[Rule], rules: Sequence[Rule], chunks: int, vec: int, edges: bool, held: Sequence[int], read: Sequence[int],
-    across: bool, clusters: bool, beside: int = 0, shares: bool = False,
+    across: bool, clusters: bool, beside: int = 0, shares: bool = False, abreast: int = 1,
 ) -> Iterator[Team]:  # fmt: skip
     """Teams for a row of `chunks` vectors, the better first, the last within the limits of every device: by the first step of the ladder
     that is long enough, then by the rules.  `held` and `read`: bytes of an element of each operand that stays on the chip, and that is
     read, of which `beside` more bytes stay with what is held; `across`: elements lie apart; `clusters`: whether there are clusters;
-    `shares`: whether blocks may take a row in turns."""
+    `shares`: whether blocks may take a row in turns; `abreast`: how many rows a thread may take."""
     size = vec * (sum(held) + beside)
     registers = max(1, sum(max(1, vec * itemsize // 4) for itemsize in held or read))
     for step in ladder:
@@ -389,8 +418,10 @@ def _teams(
             and len(held) <= rule.held
             and chunks * size <= rule.room
             and (shares or rule.where != "cached")
+            and (abreast > 1 or rule.where != "abreast")
         ):
-            yield _team(rule, chunks, edges, size, across)
+            team = _team(rule, chunks, edges, size, across)
+            yield replace(team, abreast=abreast) if rule.where == "abreast" else team
 
 
 def _team(rule: Rule, chunks: int, edges: bool, size: int, across: bool) -> Team:
@@ -403,7 +434,7 @@ def _team(rule: Rule, chunks: int, edges: bool, size: int, across: bool) -> Team
         return replace(found, cluster=0, cached=True)
     if where == "loop" and chunks > team * vectors:  # a row that is much longer is shared by blocks where rows are few
         return Team(threads, blocks, team, vectors, 0, min(chunks, launches.LONGEST_SEGMENT), across)
-    if where == "segments":
+    if where in ("segments", "abreast"):
         span = launches.SEGMENT_APART if across else launches.SEGMENT
         while not across and span < launches.LONGEST_SEGMENT and span * launches.MANY_SEGMENTS <= chunks:
             span *= 2

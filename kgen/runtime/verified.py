@@ -74,6 +74,20 @@ def verify_rows(
         hold(plan.steps[0][1] > 0 and plan.steps[1][1] == turns, "each segment of a row has a turn in each reading")
         hold(plan.work >= 8 * told + 4 * parts, "what blocks tell one another of a row has room")
         return _verify_memory(plan, walk, operands, hold)
+    if walk.abreast > 1:
+        beside, first = -(-plan.rows // walk.abreast // (threads // team)), walk._replace(step=-1, abreast=1, wide=0)
+        grids = [beside * plan.segments, -(-plan.rows // (threads // team)), beside * -(-chunks // (team * walk.vectors))]
+        hold(splits and reductions == 1 and walk.across and walk.segments, "rows abreast have one reading that reduces, and segments")
+        wanted = [(0, walk.abreast, grids[0]), (1, 1, grids[1]), (2, walk.abreast, grids[2])][: 2 + stores]
+        hold([(w.step, w.abreast, n) for w, n in plan.steps] == wanted, "rows abreast have a launch for each reading, and one between them")
+        hold(all(w._replace(step=-1, abreast=1, wide=0) == first for w, _ in plan.steps), "the launches of rows abreast walk alike")
+        hold(plan.row_sizes[-1] % walk.abreast == 0, "a thread has as many rows as others")
+        for k in (k for k in range(len(operands)) if walk.wide >> k & 1):
+            apart = (*plan.strides[k], *plan.row_strides[k][:-1], operands[k].address // operands[k].itemsize)
+            hold(plan.row_strides[k][-1] == 1 and not any(s % walk.abreast for s in apart), "rows abreast lie in aligned vectors")
+            hold(operands[k].itemsize * walk.abreast <= 16, "16 bytes at most move at once")
+        hold(plan.work >= 4 * plan.slot * plan.rows * (plan.segments + 1), "segments' results have work space")
+        return _verify_memory(plan, walk._replace(wide=0), operands, hold)
     groups = -(-plan.rows // (threads // team))
     split = len(plan.steps) > 1 or steps[0] >= 0
     pieces = [1 if step % 2 and step > 0 or step < 0 and not walk.cluster else plan.segments for step in steps]
@@ -86,8 +100,8 @@ def verify_rows(
     hold(grids == [groups * n for n in pieces], "a launch has blocks for each group of rows")
     # Launches after one another.
     hold(not split or splits and reductions > 0, "a row is split where no launch reads what one before it wrote")
-    wanted = list(range(2 * reductions + stores)) if split else [-1]
-    hold(steps == wanted, "a split row takes a launch for each reading, and more")
+    own = list(range(2 * reductions + stores)) if split else [-1]
+    hold(steps == own, "a split row takes a launch for each reading, and more")
     shared = plan.steps[: len(grids)]
     hold(all(w._replace(step=-1) == walk._replace(step=-1) for w, _ in shared), "the launches of a row walk it alike")
     hold((plan.work > 0) == split, "the launches of a split row have work space")

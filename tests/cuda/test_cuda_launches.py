@@ -152,6 +152,9 @@ SPECS = {
     "twice": "twice(x: T[..., N], z: f32[..., N], w: T[N]) -> y: T[..., N]\nh = x * silu(z)\ny = h * rsqrt(mean[N](h^2)) * w + x",
     "magnitude": "magnitude(dy: T[..., N], x: T[..., N], z: T[..., N], w: T[N], m: f32[...]) -> (dx: T[..., N], dw: T[N])\n"
     "t = dy / m\ndx = t * w * silu(z) - sign(x) * mean[N](dy * (w * x / m) / m)\ndw = sum[...](t * x)",
+    "upright": "upright(x: T[..., M, N], w: T[N], g: T32[M]) -> (y: T[..., M, N], m: T32[..., N])\nc = x - mean[M](x)\n"
+    "y = c * rsqrt(mean[M](c^2) + 1e-5) * w + g\nm = T32(mean[M](x))",
+    "downright": "downright(y: T[M, N], dy: T[M, N]) -> dx: T[M, N]\ndx = y * (dy - sum[M](y * dy))",
     "gelu_like": "gelu_like(x: T[...], y: T[...]) -> z: T[...]\nz = x * tanh(y)",
     "scale": "scale(x: T[..., N], w: f32[N], a: f32[...]) -> (y: T[..., N], p: f32[..., N])\ny = x * w + a\np = x - a",
     "under": "under(x: T[..., H, W]) -> y: T[..., P, Q] where P = H // 2, Q = W - 1, I = 3\n"
@@ -207,7 +210,7 @@ class File:
     @staticmethod
     def left_out(name: str) -> str:
         """The end of entries that are not built: f16 is as bf16, and g++ takes a while."""
-        if name in ("whole", "groups", "nears", "wide", "many", "blocks", "layernorm_backward"):  # of many passes, or of several dims: in bf16
+        if name in ("whole", "groups", "nears", "wide", "many", "blocks", "upright", "downright", "layernorm_backward"):  # of many passes, or of several dims: in bf16
             return r"_(f16|f32|f64)\w*\("
         return r"_f16\w*\(" if name in ("softmax", "scale") else r"_(f16|f64)\w*\("
 
@@ -294,9 +297,11 @@ def expected(step: tuple[rows.Walk, int, int, int, int], plan: rows.RowPlan, fol
     """A launch in the words of both."""
     walk, grid, threads, shared, cluster = step
     team = 0 if walk.stages is None and (walk.cluster and not walk.across or is_block(walk.team, threads)) else walk.team  # a cluster's blocks are teams
-    way = team, walk.across, walk.vectors, walk.vec, walk.keep, walk.cluster, walk.step
+    way = team, walk.across, walk.vectors, walk.vec, walk.keep, walk.cluster, walk.step, walk.abreast
+    first = plan.steps[0][0]
+    wide = first.wide if first.abreast > 1 else walk.wide  # one layout for all launches
     return (
-        grid, threads, cluster, shared, follows, walk.stages, () if walk.stages == -1 else way, walk.wide, walk.main,
+        grid, threads, cluster, shared, follows, walk.stages, () if walk.stages == -1 else way, wide, walk.main,
         plan.rows, plan.n, plan.segments, plan.span, plan.misaligned, plan.slot,
     )  # fmt: skip
 
@@ -328,7 +333,7 @@ def launched(line: str) -> tuple[tuple, dict[str, list[int]]]:
     assert wide == 2**64 - 1 or wide & ~values["wide"][0] == 0 and (vec == 1 or wide >> main & 1), line  # what moves in vectors may
     stages = int(found[2]) if found[2] else None
     team = 0 if stages is None and is_block(team, values["launch"][1]) else team
-    way = team, across, vectors, vec, keep, cluster, step
+    way = team, across, vectors, vec, keep, cluster, step, int(walk[20]) if len(walk) > 20 else 1
     return (*values["launch"], stages, () if stages == -1 else way, *values["wide"], *values["rows"]), values
 
 
@@ -356,8 +361,8 @@ def is_same(lines: list[str], plan: Planned, arch: str) -> None:
 class Call:
     """A random call of one pass on an architecture; of a map alone, where operands are `expanded` more often."""
 
-    def __init__(self, rng: random.Random, file: File, expanded: bool = False):
-        name = rng.choice(MAPS if expanded else list(file.kernels))
+    def __init__(self, rng: random.Random, file: File, expanded: bool = False, of: tuple[str, ...] = ()):
+        name = rng.choice(MAPS if expanded else of or list(file.kernels))
         self.kernel = file.kernels[name]
         units = backend("cuda").layout(self.kernel)
         self.number = rng.randrange(len(units))
@@ -372,6 +377,9 @@ class Call:
         turns = isinstance(unit, Layout) and bool(unit.turned) and rng.random() < 0.8  # its operands lie as declared
         if turns:
             self.outer = [rng.choice((1, 2, 2, 3, 4, 7, 16, 24, 56) if len(self.outer) > 4 else (2, 3, 64, 100, 136, 600)) for _ in self.outer]
+        upright = isinstance(unit, RowLayout) and unit.abreast and rng.random() < 0.8  # of which a thread may take several
+        if upright:
+            self.outer[-1], self.inner = rng.choice((8, 24, 64, 264, 4096, 20)), [rng.choice((130, 300, 700, 2000, 9000, 70_000))]
         sizes = self.outer + self.inner
         parts = (unit.rows, unit.inner) if isinstance(unit, RowLayout) else (unit.dims, ())
         each = [*names(unit, parts[0], len(self.outer)), *names(unit, parts[1], len(self.inner))]
@@ -386,7 +394,7 @@ class Call:
                 continue
             dtype = o.dtype if o.dtype in DTYPES else binding[o.dtype] if o.dtype in binding else "f64" if "f64" in binding.values() else "f32"
             expands = 0.0 if isinstance(unit, Layout) and o.role in ("result", "state") else 0.2 if expanded else 0.03
-            own_order = sorted(order, key=lambda d: -o.dims.index(each[d]) if each[d] in o.dims else 0) if turns else order
+            own_order = sorted(order, key=lambda d: -o.dims.index(each[d]) if each[d] in o.dims else 0) if turns or upright else order
             address, strides = layout(rng, sizes, [d in o.dims for d in each], DTYPES[dtype].bytes, own_order, expands)
             own = [0 if d == getattr(o, "dim", "") else s for d, s in zip(each, strides, strict=True)]  # of pieces of a row, not of its elements
             self.given.append((address % 16, own, DTYPES[dtype].bytes))
@@ -431,7 +439,7 @@ def rows_alike(call: Call, file: File) -> str:
     assert all(("Nearby<" in line) == bool(call.unit.near) for line in noted if "Walk = " in line), noted
     dims = "flat" if len(under.sizes) == len(under.row_sizes) == 1 else "of many dims"
     follows = walk.stages is not None and not call.unit.columns
-    return f"rows, {dims}, {walk.vec > 1} {walk.across} {walk.keep} {walk.cluster} {len(planned.launches) > 1}{', following' * follows}{', in turns' * (walk.step < -1)}"
+    return f"rows, {dims}, {walk.vec > 1} {walk.across} {walk.keep} {walk.cluster} {len(planned.launches) > 1}{', following' * follows}{', in turns' * (walk.step < -1)}{', abreast' * (walk.abreast > 1)}"
 
 
 def map_alike(call: Call, file: File) -> str:
@@ -489,6 +497,16 @@ def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: py
     assert all(seen[f"windows of {what}"] for what in ("1 rows, 1 lanes", "1 rows, 4 lanes", "4 rows, 1 lanes", "8 rows, 1 lanes", "8 rows below, 1 lanes", "8 rows below, 4 lanes")), seen
     assert all(seen[f"tiles, vectors {what}"] for what in ("False, True, False", "True, False, True", "True, True, False", "True, True, True")), seen
     assert len(seen) >= 20, seen  # in registers, in shared memory, in that of a cluster, by several launches
+
+
+def test_rows_that_a_thread_takes_abreast_are_launched_alike(file: File) -> None:
+    """Those that lie side by side in whole vectors, of one dim and of several, and those that do not."""
+    seen: Counter[str] = Counter()
+    for seed in range(300):
+        call = Call(random.Random(seed), file, of=("upright", "downright"))
+        seen[rows_alike(call, file)] += 1
+    assert sum(n for what, n in seen.items() if "abreast" in what) > 30, seen
+    assert any("abreast" in what and "many dims" in what for what in seen), seen
 
 
 def test_what_is_built_for_earlier_devices_does_not_begin_early(file: File) -> None:

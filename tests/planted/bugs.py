@@ -29,7 +29,7 @@ GRAD, LOWER, SPECS = "tests/grad/test_grad.py::", "tests/frontend/test_lower.py:
 TRITON, TRITON_ROWS = "tests/triton/test_triton_source.py::", "tests/triton/test_triton_rows.py::"
 ROUNDS = "tests/cuda/test_cuda_rounds.py::"
 CUDA, CUDA_ROWS = "tests/cuda/test_cuda_source.py::", "tests/cuda/test_cuda_rows.py::"
-LAUNCHES = "tests/cuda/test_cuda_launches.py::"
+LAUNCHES, ABREAST = "tests/cuda/test_cuda_launches.py::", "tests/cuda/test_cuda_abreast.py::"
 QUOTIENTS = "tests/cuda/test_cuda_quotients.py::"
 LASTING = "tests/cuda/test_cuda_lasting.py::"
 KINDS = "tests/planted/test_kinds.py::"
@@ -175,8 +175,8 @@ BUGS = (
         EMULATED + "test_blocks_share_long_rows_that_lie_side_by_side"),
     bug("the sum of columns does not wait for the rows' launch (CUDA)", "templates/cuda/library/kgen_rounds.cuh",
         "if constexpr (FINISHES) dependency_synchronize();", "", ROUNDS + "test_a_team_of_many_rows_adds_to_what_it_left"),
-    bug("missing barrier between a warp's part and the block's (CUDA)", "templates/cuda/library/kgen_walk.cuh", "            __syncthreads();\n            Words<Part> words;",
-        "            Words<Part> words;", EMULATED + "test_rows_are_reduced_whoever_takes_them"),
+    bug("missing barrier between a warp's part and the block's (CUDA)", "templates/cuda/library/kgen_teams.cuh", "        __syncthreads();\n        Words<Part> words;",
+        "        Words<Part> words;", EMULATED + "test_rows_are_reduced_whoever_takes_them"),
     bug("a copy to shared memory is not waited for (CUDA)", "templates/cuda/library/kgen_walk.cuh", 'if constexpr (KEEP == 2) asm volatile("cp.async.wait_all;" ::: "memory");', "",
         EMULATED + "test_rows_are_reduced_whoever_takes_them"),
     bug("mask of a row's end off by one (CUDA)", "templates/cuda/library/kgen_walk.cuh", "lane + j * size < edges", "lane + j * size + 1 < edges",
@@ -251,6 +251,8 @@ BUGS = (
         CUDA + "test_what_stands_still_is_known_at_run_time"),
     bug("a ladder's step is asked for one vector too few (CUDA, its own launcher)", "templates/cuda/library/kgen_plan.cuh",
         "if (chunks > step.longest ||", "if (chunks >= step.longest ||", LAUNCHES + "test_show_prints_the_launches_of_a_written_file"),
+    bug("rows abreast are put together by the first one's threads (CUDA)", "templates/cuda/library/kgen_teams.cuh",
+        "u64(walk.row + k) * walk.rows.segments", "u64(walk.row) * walk.rows.segments", ABREAST + "test_rows_abreast_stay_within_their_bounds"),
     bug("empty tensors are launched (CUDA)", "kgen/runtime/nvrtc.py", "if (n := math.prod(sizes)) == 0:\n        return None\n", "n = math.prod(sizes)\n", CUDA + "test_plan_edges"),
     bug("products and sums contract, quotients are approximate (CUDA)", "kgen/runtime/nvrtc.py", '"-fmad=false", "-prec-div=true"', '"-fmad=true", "-prec-div=false"',
         KINDS + "test_cuda_is_compiled_for_exact_arithmetic"),

@@ -49,6 +49,13 @@ template <typename P> struct PiecesPass : P {
     static constexpr Kernels<P::STEPS> KERNELS = Kernels<P::STEPS>(FACTS);
 };
 
+// A pass over rows that lie side by side, of which a thread may take several (kgen_teams.cuh).
+[[maybe_unused]] constexpr Facts side_by_side(Facts f) { f.abreast = true; return f; }
+template <typename P> struct AbreastPass : P {
+    static constexpr Facts FACTS = side_by_side(P::FACTS);
+    static constexpr Kernels<P::STEPS> KERNELS = Kernels<P::STEPS>(FACTS);
+};
+
 template <typename W> struct Way { using Walk = W; };
 
 // How kernel number I of a pass walks: rows without gaps, or any dims, of which the rows say what moves in vectors.
@@ -61,7 +68,8 @@ template <typename P, int I> struct Walked {
     static constexpr bool VECTORS = B.vec > 1, EDGES = B.edges || (P::EDGES && VECTORS && B.team != 1 && B.team != 2);  // of four vectors and more
     static constexpr u64 WIDE = B.general ? GIVEN : !VECTORS ? 0 : B.edges ? rowed<P>(0) : P::WIDE;
     using Under = Walk<B.threads, B.blocks, B.team, B.across, B.vectors, B.vec, EDGES, WIDE, P::FACTS.main(), B.segments && !B.cluster, B.keep,
-                       B.cluster, B.step, RANK, RANK, P::OPERANDS, P::GATHERS, std::conditional_t<B.general, u64, unsigned>>;
+                       B.cluster, B.step, RANK, RANK, P::OPERANDS, P::GATHERS, std::conditional_t<B.general, u64, unsigned>, 1, 0,
+                       B.abreast ? B.abreast : 1>;
     using Type = typename P::template Walking<Under, B.stages>;
 };
 

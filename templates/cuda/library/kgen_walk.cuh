@@ -2,6 +2,7 @@
 #pragma once
 #include "kgen_cached.cuh"
 #include "kgen_clusters.cuh"
+#include "kgen_teams.cuh"
 
 // How the threads of a block walk through rows. Teams of TEAM threads take a row each: neighbours, or ACROSS rows that lie side by side every
 // (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time. A bit of WIDE, unless it is GIVEN, stands for each operand
@@ -12,9 +13,10 @@
 // A CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through all segments; or, if STEP is 0 or more, one launch for the
 // segments of each reading, and one to combine them; or one launch for all readings (kgen_cached.cuh), of which STEP is -1 less twice their number,
 // behind one of the STEP after it, which clears its memory. The order in which a row is combined depends on TEAM, VECTORS, VEC and `span` alone. Of
-// a row in pieces of PIECE elements (kgen_pieces.cuh), whose last dim has LINE, a thread takes up to four vectors of each piece.
+// a row in pieces of PIECE elements (kgen_pieces.cuh), whose last dim has LINE, a thread takes up to four vectors of each piece. Of rows that lie
+// side by side it takes ABREAST, of which WIDE then tells the operands that have these in a vector (kgen_teams.cuh).
 template <int THREADS_, int BLOCKS_, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP,
-          bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index, int PIECE = 1, int LINE = 0>
+          bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index, int PIECE = 1, int LINE = 0, int ABREAST_ = 1>
 struct Walk : Partials {
     static constexpr int THREADS = THREADS_, BLOCKS = BLOCKS_, TEAMS = TEAM == 0 ? 1 : THREADS / TEAM;
     using Layout = Rows<RR, RI, K, G, Index>;
@@ -29,6 +31,7 @@ struct Walk : Partials {
     // Whether a thread computes from vectors that are not there too, and leaves what comes of it: where that is not rare, a branch for
     // each costs more.
     static constexpr bool EVERY = KEEP == 2 || KEEP > 4 || (KEEP == 1 && EDGES) || (KEEP == 0 && !SEGMENTS);
+    static constexpr int ABREAST = ABREAST_;
     static constexpr bool CLUSTERS = CLUSTER, SHARED = STEP == -1 && KEEP == 2;
     // The vectors that are gone through without a loop: registers need that. A walk that is told how at a call has loops where it can, and
     // one way for full and other rows: a file has many of them, and nvcc takes its time for each.
@@ -48,6 +51,7 @@ struct Walk : Partials {
     Index row, segment = 0, vectors, head = 0, edges = 0, at_row[K], group, sharing;  // the number of the teams of a block; blocks of a row
     unsigned lane, size, turn = 0, kept = 0, again, round = 0;
     int now = STEP;  // the step at which a block is
+    int column = 0;  // of the rows that a thread takes abreast, the one that it is at
     bool inside;
 
     __device__ explicit Walk(const Layout& rows) : rows(rows), sharing(rows.segments) {
@@ -62,7 +66,7 @@ struct Walk : Partials {
         } else if constexpr (CACHED) {
             dependency_synchronize(), now = take_turn<READINGS>(*this, segment, group);
         } else if constexpr (CLUSTER || (STEP >= 0 && STEP % 2 == 0)) {
-            if (!CLUSTER && KEEP == 0) sharing = gridDim.x / ((rows.rows + teams() - 1) / teams());  // a segment each, or a piece to store
+            if (!CLUSTER && KEEP == 0) sharing = gridDim.x / ((rows.rows / ABREAST + teams() - 1) / teams());  // a segment each, or a piece to store
             const Index groups = gridDim.x / sharing;
             const bool beside = !CLUSTER && (ACROSS || rows.share());  // what lies beside one another is read at one time
             segment = beside ? block / groups : block % sharing;
@@ -74,9 +78,9 @@ struct Walk : Partials {
         if constexpr (STEP > 0) dependency_synchronize();
     }
     __device__ void go(Index to) {
-        row = to;
+        row = ABREAST * to;
         inside = row < rows.rows;
-        if (!inside) row = rows.rows - 1;  // reads what another team reads, writes nothing
+        if (!inside) row = rows.rows - ABREAST;  // reads what another team reads, writes nothing
         places_of(rows.row_size, rows.row_stride, row, at_row);
         const Index n = inside ? rows.n : 0;
         if constexpr (EDGES) {
@@ -87,6 +91,14 @@ struct Walk : Partials {
             if (head > n) head = n;
         }
         vectors = (n - head) / VEC, edges = n - vectors * VEC;
+    }
+    // Go on to the k-th of the rows that this thread takes abreast.
+    __device__ void abreast(int k) {
+        const Index by = Index(k - column);
+        row += by;
+        #pragma unroll
+        for (int o = 0; o < K; o++) at_row[o] += by * rows.row_stride[o][RR - 1];
+        column = k;
     }
 
     // The barriers at which a cluster's blocks exchange their parts, which each must know to be there.
@@ -144,7 +156,7 @@ struct Walk : Partials {
     // Where element i of a row lies in operand k.
     __device__ Index offset(int k, Index i) const {
         if (LINE > 0 && RI == 2) return i / (LINE + !LINE) * rows.stride[k][0] + i % (LINE + !LINE) * rows.stride[k][RI - 1];
-        return even(k) && wide(k) ? i : place_of(rows.size, rows.stride[k], i);
+        return ABREAST == 1 && even(k) && wide(k) ? i : place_of(rows.size, rows.stride[k], i);
     }
     template <int O, typename T> __device__ Vector<T, VEC> load(const T* p, const Chunk& c) const {
         const Index from = offset(O, c.first), step = wide(O) ? 1 : rows.stride[O][RI - 1];
@@ -288,16 +300,21 @@ struct Walk : Partials {
         __device__ void put(const Walk&, const Chunk&, int) {}
         __device__ void put_loose(const Walk&, int) {}
     };
-    template <int O, typename T> __device__ Input<O, T, true> keep(const T* p) { return {*this, p}; }
-    template <int O, typename T> __device__ Input<O, T, false> input(const T* p) { return {*this, p}; }
+    template <int O, typename T> __device__ auto keep(const T* p) { return walked<O, true>(p); }
+    template <int O, typename T> __device__ auto input(const T* p) { return walked<O, false>(p); }
+    template <int O, bool KEPT, typename T> __device__ auto walked(const T* p) {
+        if constexpr (ABREAST > 1) return Abreast<Walk, O, T, false>(*this, const_cast<T*>(p));
+        else return Input<O, T, KEPT>(*this, p);
+    }
     // What all rows share, and the loop over the rows that a team takes: here one (kgen_rounds.cuh has more).
-    template <int O, typename T> __device__ Input<O, T, false> same(const T* p) { return {*this, p}; }
+    template <int O, typename T> __device__ auto same(const T* p) { return walked<O, false>(p); }
     template <typename T> struct Ahead { T now; };
     template <int O, typename T> __device__ Ahead<T> ahead(const T* p) const { return {p[at_row[O]]}; }
     template <typename... In> __device__ void begin(In&...) const {}
     template <typename... In> __device__ static constexpr bool further(In&...) { return false; }
-    template <int O, typename T> __device__ Output<O, T> output(T* p) const {
-        return {turns(O) || turns(O - 1) ? p + 2 * at_row[O] : start_of<O>(p), {}, {}};
+    template <int O, typename T> __device__ auto output(T* p) const {
+        if constexpr (ABREAST > 1) return Abreast<Walk, O, T, true>(*this, p);
+        else return Output<O, T>{turns(O) || turns(O - 1) ? p + 2 * at_row[O] : start_of<O>(p), {}, {}};
     }
     // Write two outputs that lie in turns, a vector of both; any others are not.
     template <int O, typename T> __device__ void put_both(const Chunk& c, int v, const Output<O, T>& a, const Output<O + 1, T>& b, int) const {
@@ -395,7 +412,7 @@ struct Walk : Partials {
         }, [&](Part& part, int j) { part.add(Part{fabs(compute<decltype(in.one_loose(*this, j))>(in.one_loose(*this, j)))}); });
     }
     // Whether a peak is the greatest of what lies in memory, and not of few elements that stay taken apart; that of a vector.
-    template <typename Part> __device__ static constexpr auto lies(int) -> decltype(Part::PEAK, true) { return KEEP != 1 || VECTORS * VEC > 16; }
+    template <typename Part> __device__ static constexpr auto lies(int) -> decltype(Part::PEAK, true) { return ABREAST == 1 && (KEEP != 1 || VECTORS * VEC > 16); }
     template <typename Part> __device__ static constexpr bool lies(long) { return false; }
     template <typename Part, typename F, typename... In> __device__ static Part peak(int k, F f, In&... in) {
         if constexpr (lies<Part>(0)) return Part{greatest_of<1>(picked<Part::PEAK>(in...).vectors() + k)};
@@ -480,6 +497,8 @@ struct Walk : Partials {
             return part_of_row<R, READINGS, Part>(*this, [&] { return segment_part(segment); });
         } else if constexpr (STEP > 2 * R + 1) {
             return load(done(R) + u64(row) * Words<Part>::COUNT, Part());
+        } else if constexpr (ABREAST > 1 && STEP == 2 * R) {
+            return part_abreast<TEAM, Part>(*this, add);
         } else if constexpr (STEP == 2 * R) {
             const Part part = segment_part(segment);
             if (inside && lane == 0) save(rows.work + (u64(row) * rows.segments + segment) * Words<Part>::COUNT, part);
@@ -504,9 +523,14 @@ struct Walk : Partials {
     template <typename F, typename... In> __device__ void each(F f, In&... in) {
         if constexpr (KEEP == 0 && SEGMENTS && STEP >= 0 && !(adds<In>(0) || ...)) {
             const Index piece = size * VECTORS, pieces = vectors / piece + (vectors % piece != 0);
-            for (Index s = segment; s < pieces; s += sharing) {
+            const auto stored = [&](Index s) {
                 if (full(s * piece, vectors)) store(s * piece, vectors, true, f, in...);
                 else store(s * piece, vectors, false, f, in...);
+            };
+            if constexpr (ABREAST > 1) {  // a piece for each block: what is read stays in registers from row to row
+                if (segment < pieces) stored(segment);
+            } else {
+                for (Index s = segment; s < pieces; s += sharing) stored(s);
             }
         } else {
             const Index last = SEGMENTS && STEP < 0 ? rows.segments : segment + 1;
@@ -561,40 +585,5 @@ struct Walk : Partials {
     // Where the rows' results of reading R are kept, behind those of the segments.
     __device__ unsigned* done(int r) const { return rows.work + u64(rows.rows) * (rows.segments + r) * rows.slot; }
     // The parts of a team's threads as one, in each of them.
-    template <typename Part> __device__ Part team(Part part) {
-        constexpr int WARPS = THREADS > 512 ? 32 : THREADS > 256 ? 16 : THREADS > 128 ? 8 : THREADS > 64 ? 4 : 2;
-        constexpr int COUNT = Words<Part>::COUNT, SLOTS = ACROSS ? THREADS : WARPS;
-        constexpr int TURNS = SLOTS * COUNT > 2048 ? 1 : 2;
-        if constexpr (TEAM == 1) {
-            return part;
-        } else if constexpr (!ACROSS && TEAM > 0 && TEAM <= 32) {
-            return warp<TEAM>(part);
-        } else {
-            __shared__ unsigned parts[TURNS][COUNT][SLOTS];
-            auto& mine = parts[turn % TURNS];
-            if constexpr (!ACROSS) part = warp<32>(part);
-            if (ACROSS || threadIdx.x % 32 == 0) {
-                const Words<Part> words(part);
-                #pragma unroll
-                for (int k = 0; k < COUNT; k++) mine[k][ACROSS ? threadIdx.x : threadIdx.x / 32] = words.at[k];
-            }
-            __syncthreads();
-            Words<Part> words;
-            Part whole;
-            if constexpr (ACROSS) {
-                whole = this->template whole_of<TEAM, Part>([&](int t, int k) { return mine[k][t * teams() + threadIdx.x % teams()]; });
-            } else {
-                const unsigned t = threadIdx.x % WARPS;
-                if (t * 32 < size) {
-                    #pragma unroll
-                    for (int k = 0; k < COUNT; k++) words.at[k] = mine[k][t];
-                    whole = words;
-                }
-                whole = warp<WARPS>(whole);
-            }
-            if constexpr (TURNS == 1) __syncthreads();
-            turn++;
-            return whole;
-        }
-    }
+    template <typename Part> __device__ Part team(Part part) { return part_of_team<TEAM, ACROSS>(*this, part); }
 };

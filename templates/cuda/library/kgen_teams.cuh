@@ -1,0 +1,117 @@
+// What the threads of a team tell one another, and rows that lie side by side, of which a thread takes some abreast.
+#pragma once
+#include "kgen_partials.cuh"
+
+// The parts of a team's threads as one, in each of them.
+template <int TEAM, bool ACROSS, typename Walk, typename Part> __device__ inline Part part_of_team(Walk& walk, Part part) {
+    constexpr int THREADS = Walk::THREADS, WARPS = THREADS > 512 ? 32 : THREADS > 256 ? 16 : THREADS > 128 ? 8 : THREADS > 64 ? 4 : 2;
+    constexpr int COUNT = Words<Part>::COUNT, SLOTS = ACROSS ? THREADS : WARPS;
+    constexpr int TURNS = SLOTS * COUNT > 2048 ? 1 : 2;
+    if constexpr (TEAM == 1) {
+        return part;
+    } else if constexpr (!ACROSS && TEAM > 0 && TEAM <= 32) {
+        return walk.template warp<TEAM>(part);
+    } else {
+        __shared__ unsigned parts[TURNS][COUNT][SLOTS];
+        auto& mine = parts[walk.turn % TURNS];
+        if constexpr (!ACROSS) part = walk.template warp<32>(part);
+        if (ACROSS || threadIdx.x % 32 == 0) {
+            const Words<Part> words(part);
+            #pragma unroll
+            for (int k = 0; k < COUNT; k++) mine[k][ACROSS ? threadIdx.x : threadIdx.x / 32] = words.at[k];
+        }
+        __syncthreads();
+        Words<Part> words;
+        Part whole;
+        if constexpr (ACROSS) {
+            const unsigned teams = walk.teams();
+            whole = walk.template whole_of<TEAM, Part>([&](int t, int k) { return mine[k][t * teams + threadIdx.x % teams]; });
+        } else {
+            const unsigned t = threadIdx.x % WARPS;
+            if (t * 32 < walk.size) {
+                #pragma unroll
+                for (int k = 0; k < COUNT; k++) words.at[k] = mine[k][t];
+                whole = words;
+            }
+            whole = walk.template warp<WARPS>(whole);
+        }
+        if constexpr (TURNS == 1) __syncthreads();
+        walk.turn++;
+        return whole;
+    }
+}
+
+// The same of the rows that a thread takes abreast, in the reading that is a launch's own, whose parts of a segment are stored: `add` adds
+// some vectors to a part. A thread puts the parts of a row together, each of a team another's.
+template <int TEAM, typename Part, typename Walk, typename Add> __device__ inline Part part_abreast(Walk& walk, Add add) {
+    using Index = typename Walk::Place;
+    constexpr int ABREAST = Walk::ABREAST, COUNT = Words<Part>::COUNT;
+    __shared__ unsigned parts[COUNT][ABREAST][Walk::THREADS];
+    Part part[ABREAST];
+    const Index end = walk.end_of(walk.segment);
+    for (Index base = walk.segment * walk.rows.span; base < end; base += walk.size * Walk::TAKEN) {
+        const auto added = [&](bool full) {
+            #pragma unroll
+            for (int k = 0; k < ABREAST; k++) walk.abreast(k), add(part[k], base, end, full);
+        };
+        if (walk.full(base, end)) added(true);
+        else added(false);
+    }
+    walk.abreast(0);
+    #pragma unroll
+    for (int k = 0; k < ABREAST; k++) {
+        const Words<Part> words(part[k]);
+        #pragma unroll
+        for (int w = 0; w < COUNT; w++) parts[w][k][threadIdx.x] = words.at[w];
+    }
+    __syncthreads();
+    const unsigned teams = walk.teams(), team = threadIdx.x % teams;
+    for (unsigned k = walk.lane; k < ABREAST; k += walk.size) {
+        const Part whole = walk.template whole_of<TEAM, Part>([&](int t, int w) { return parts[w][k][t * teams + team]; });
+        if (walk.inside) walk.save(walk.rows.work + (u64(walk.row + k) * walk.rows.segments + walk.segment) * COUNT, whole);
+    }
+    return Part();
+}
+
+// An operand of rows that a thread takes abreast, which is read before the first of them, or WRITTEN behind the last.
+template <typename Walk, int O, typename T, bool WRITTEN> struct Abreast {
+    using Index = typename Walk::Place;
+    static constexpr int COUNT = Walk::ABREAST;
+    T* p;
+    Vector<T, COUNT> at[Walk::TAKEN];
+    int column = 0;
+
+    __device__ Abreast(const Walk& walk, T* start) : p(walk.template start_of<O>(start)) {}
+    // Where the element of the first row lies that chunk `c` is, and how far from it that of the next row.
+    template <typename C> __device__ T* place(const Walk& walk, const C& c) const { return p + walk.offset(O, c.first); }
+    __device__ Index step(const Walk& walk) const { return walk.rows.row_stride[O][Walk::DIMS - 1]; }
+    template <typename C> __device__ void fetch(const Walk& walk, const C& c, int v) {
+        if (WRITTEN || walk.column > 0) return;
+        const T* from = place(walk, c);
+        if (walk.wide(O)) {
+            at[v] = *reinterpret_cast<const Vector<T, COUNT>*>(from);
+        } else {
+            #pragma unroll
+            for (int k = 0; k < COUNT; k++) at[v].at[k] = from[Index(k * step(walk))];
+        }
+    }
+    __device__ void take(const Walk& walk, int, int) { column = walk.column; }
+    __device__ decltype(auto) one(int v, int) {
+        if constexpr (WRITTEN) return static_cast<T&>(at[v].at[column]);
+        else return element(at[v], column);
+    }
+    __device__ Vector<T, 1> values(int v) const { return {{at[v].at[column]}}; }
+    template <typename C> __device__ void put(const Walk& walk, const C& c, int v) {
+        if (!WRITTEN || walk.column < COUNT - 1) return;
+        T* to = place(walk, c);
+        if (walk.wide(O)) {
+            *reinterpret_cast<Vector<T, COUNT>*>(to) = at[v];
+        } else {
+            #pragma unroll
+            for (int k = 0; k < COUNT; k++) to[Index(k * step(walk))] = at[v].at[k];
+        }
+    }
+    // Such rows are in no vectors of their own, outside of which elements would lie.
+    __device__ T& one_loose(const Walk&, int) { return at[0].at[0]; }
+    __device__ void put_loose(const Walk&, int) {}
+};

@@ -1,0 +1,146 @@
+"""Rows that lie side by side, of which a thread takes several abreast: what their kernels compute, run on the CPU."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import kgen  # noqa: E402
+from kgen.backends import backend, devices, launches  # noqa: E402
+from kgen.ir import Broken  # noqa: E402
+from kgen.runtime import rows  # noqa: E402
+from kgen.runtime.verified import verify_rows  # noqa: E402
+from kgen.testing.bounds import Analysis  # noqa: E402
+from tests.cuda.emulated import Emulated, for_any_rows  # noqa: E402
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+
+#: With a result of each row, and parameters of rows and along them; a peak and sums about it; two operands; results of rows alone; places
+#: along a row; dims of rows on both sides.
+NORM = """norm(x: T[M, N], w: T[N], g: T[M]) -> (y: T[M, N], m: f32[N])
+
+mu = mean[M](x)
+y = (x - mu) * rsqrt(mean[M]((x - mu)^2) + 0.1) * w + g
+m = f32(mu) + w
+"""
+SOFTMAX = "softmax(x: T[..., M, N]) -> y: T[..., M, N]\n\ne = exp(x - max[M](x))\ny = e / sum[M](e)\n"
+GRADIENT = "gradient(y: T[M, N], dy: T[M, N]) -> dx: T[M, N]\n\ndx = y * (dy - sum[M](y * dy))\n"
+LENGTHS = "lengths(x: T[M, N]) -> (s: f32[N], p: i64[N])\n\ns = sqrt(f32(sum[M](x * x)))\np = argmax[M](x)\n"
+PLACED = "placed(x: T[M, N]) -> y: T[M, N]\n\ny = x * (1 + index[M] % 3) - max[M](abs(x)) * (1 + index[N] % 2)\n"
+
+
+def abreast(kernel: Emulated) -> set[str]:
+    """How many rows a thread takes, by its launches' walks."""
+    return {e.rsplit(", ", 1)[1].rstrip(">") for e in kernel.expressions if re.search(r"unsigned, 1, 0, \d+>>|u64, 1, 0, \d+>>", e)}
+
+
+def given(text: str, *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> list[tuple[torch.Tensor, ...]]:
+    """Arguments of a spec whose tensors all have the first one's dims, or its last, or its first."""
+    params = [p for p in kgen.loads(text).kernel.params if p.is_tensor]
+    made = []
+    for shape in shapes:
+        sizes = {"M": shape[-2], "N": shape[-1]}
+        own = [shape if len(p.dims) > 1 else (sizes[p.dims[0]],) for p in params]
+        made.append(tuple((torch.randn(s) + 0.5).to(dtype) for s in own))
+    return made
+
+
+@pytest.mark.parametrize("dtype, side", [(torch.float32, "4"), (torch.bfloat16, "8")], ids=["f32", "bf16"])
+@pytest.mark.parametrize("text", [NORM, SOFTMAX, GRADIENT, LENGTHS, PLACED], ids=["norm", "softmax", "gradient", "lengths", "placed"])
+def test_rows_abreast_stay_within_their_bounds(text: str, dtype: Any, side: str, tmp_path, monkeypatch) -> None:
+    """Of one segment and of several, of rows that fill a block and of few; the same bits as rows that a thread takes alone."""
+    torch.manual_seed(0)
+    shapes = [(600, 264), (512, 8), (131, 16), (1100, 40)] + ([(2, 140, 24)] if text is SOFTMAX else [])
+    calls = given(text, *shapes, dtype=dtype)
+    checked = kgen.loads(text).kernel
+    kernel = Emulated(text, tmp_path, *calls)
+    assert abreast(kernel) == {side}
+    found = [kernel(*call) for call in calls]
+    names = [p.name for p in checked.params if p.is_tensor]
+    for call, made in zip(calls, found, strict=True):
+        for r, want in zip(checked.results, Analysis(checked, dict(zip(names, call, strict=True)), "cuda").results(), strict=True):
+            assert bool((made[r.name].double() - want.exact).abs().le(want.bound).all()), (r.name, call[0].shape)
+
+
+@pytest.mark.parametrize("text", [NORM, SOFTMAX], ids=["norm", "softmax"])
+def test_rows_abreast_have_the_same_bits_wherever_they_lie(text: str, tmp_path, monkeypatch) -> None:
+    """Fewer of them, in place, of dims that are merged into none, and in kernels for any dims, which a written file has."""
+    torch.manual_seed(1)
+    (x, *rest), checked = given(text, (1100, 272))[0], kgen.loads(text).kernel
+    some, padded = torch.as_strided(x, (1100, 16), (272, 1), 64), torch.zeros(1100, 280)[:, :272].copy_(x)
+    calls = [(x, *rest), (some, *(t[64:80] if t.shape == (272,) else t for t in rest)), (padded, *rest)]
+    kernel = Emulated(text, tmp_path, *calls)
+    assert abreast(kernel) == {"4"}
+    whole, part, apart = [kernel(*call) for call in calls]
+    for name, value in whole.items():
+        assert torch.equal(value[..., 64:80], part[name]) and torch.equal(value, apart[name]), name
+    own = x.clone()
+    kernel(own, *rest, out=own if len(checked.results) == 1 else (own, None))
+    assert torch.equal(own, whole["y"])
+    walks = for_any_rows(monkeypatch, rows)
+    (tmp_path / "any").mkdir()
+    files = Emulated(text, tmp_path / "any", *calls)
+    for call, want in zip(calls, (whole, part, apart), strict=True):
+        assert all(torch.equal(value, want[name]) for name, value in files(*call).items())
+    assert any(w.abreast == 4 for w in walks)
+
+
+def test_rows_that_are_not_in_whole_vectors_are_taken_alone(tmp_path) -> None:
+    """A number of rows that is no multiple, tensors that begin within a vector: the same results, by the walk of any rows apart."""
+    torch.manual_seed(2)
+    text = SOFTMAX
+    x = torch.randn(600, 33)
+    calls = [(x,), (torch.randn(600 * 32 + 1)[1:].view(600, 32),)]
+    kernel = Emulated(text, tmp_path, *calls)
+    assert not abreast(kernel)
+    for (one,) in calls:
+        assert torch.allclose(kernel(one)["y"], torch.softmax(one, 0), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("text, takes", [
+    (NORM, True), (LENGTHS, True), (PLACED, True),
+    ("own(x: T[M, N], b: T[N]) -> y: T[M, N]\n\ny = x / sum[M](exp(x * b))\n", False),  # whose reading needs what is a row's own
+    ("twice(x: T[M, N]) -> y: T[M, N]\n\ny = x * sum[M](exp(x / sum[M](abs(x))))\n", False),  # or a reading before it
+    ("along(x: T[M, N]) -> y: T[M, N]\n\ny = x / sum[N](x)\n", False),
+    ("noisy(x: T[M, N], seed: int) -> y: T[M, N]\n\ny = x * uniform[M, N](seed, 0) / sum[M](x)\n", False),
+], ids=["norm", "lengths", "placed", "own", "twice", "along", "noisy"])  # fmt: skip
+def test_which_rows_a_thread_may_take_abreast(text: str, takes: bool) -> None:
+    units = backend("cuda").layout(kgen.loads(text).kernel)
+    assert any(u.abreast for u in units if hasattr(u, "abreast")) == takes
+
+
+def test_a_plan_of_rows_abreast_that_breaks_a_rule_is_found() -> None:
+    x = rows.RowOperandPlace((1,), (4096,), 2, 0, True, True, True, 1)
+    y = rows.RowOperandPlace((1,), (4096,), 2, 0, True, False, False, 1)
+    limits = devices.limits("sm_90")
+    plan = rows.plan((4096,), (65536,), (x, y), 0, 2, True, 3, limits, True, long=1, abreast=True)
+    assert plan is not None and [(w.step, w.abreast) for w, _ in plan.steps] == [(0, 8), (1, 1), (2, 8)]
+    assert rows.plan((4096,), (65536,), (x, y), 0, 2, True, 3, limits, True, long=1).steps[0][0].abreast == 1
+
+    def hold(operands: Any = (x, y), **changes: Any) -> None:
+        verify_rows(rows.replace(plan, **changes), operands, 1000, limits, 1, True, True)
+
+    hold()
+    (first, reads), (second, joins), (third, stores) = plan.steps
+    for broken in (
+        {"steps": ((first, reads), (third, stores))}, {"steps": ((first, reads - 1), (second, joins), (third, stores))}, {"work": plan.work // 2},
+        {"steps": ((first, reads), (second, joins), (third._replace(vectors=4), stores))}, {"row_sizes": (4092,), "rows": 4092},
+    ):  # fmt: skip
+        with pytest.raises(Broken):
+            hold(**broken)
+    with pytest.raises(Broken, match="aligned vectors"):
+        hold(operands=(x._replace(address=4), y))
+
+
+def test_short_rows_and_those_that_blocks_hold_are_as_before() -> None:
+    """Up to 128 elements in registers; 512 and 1,024 of one operand in shared memory, which was quicker."""
+    x = rows.RowOperandPlace((1,), (4096,), 2, 0, True, True, True, 1)
+    found = {n: rows.plan((4096,), (n,), (x, x._replace(kept=False, read=False)), 0, 2, True, 3, devices.limits("sm_90"), True, long=1, abreast=True)
+             for n in (128, 200, 400, 1000, 2000)}  # fmt: skip
+    assert {n: (p.steps[0][0].keep, p.steps[0][0].abreast) for n, p in found.items()} == {128: (1, 1), 200: (0, 8), 400: (2, 1), 1000: (2, 1), 2000: (0, 8)}
+    assert launches.ABREAST[0].above == 128
