@@ -17,7 +17,7 @@ HEAD = """// How rows are shared out on GPUs: kgen's own table, which its runtim
 namespace {
 namespace host {
 
-enum Where { REGISTERS, PIECE, SHARED, CLUSTER, LOOP, SEGMENTS, LANES, BLOCK, ACROSS, NONE, CACHED, ABREAST };
+enum Where { REGISTERS, PIECE, SHARED, CLUSTER, LOOP, SEGMENTS, LANES, BLOCK, ACROSS, NONE, CACHED, ABREAST, ABREAST_SEGMENTS };
 """
 RULE = """// For rows of up to `longest` vectors, and more than `above`, where a thread's vector takes so many registers and has so many
 // elements, up to `held` operands take up to `room` bytes, and so many `readings` reduce it: blocks of `threads`, of which `team` take a

@@ -65,9 +65,9 @@ class Step(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A step, and what it asks for.  Beside a step's, `where` is "piece" for a row read as one piece each time, "segments", "abreast" for
-    such of rows side by side of which a thread takes several (kgen_teams.cuh), or "cached" for such that blocks take in turns, a later
-    reading close behind the one before (kgen_cached.cuh).
+    """A step, and what it asks for.  Beside a step's, `where` is "piece" for a row read as one piece each time, "segments", "cached" for
+    such that blocks take in turns, a later reading close behind the one before (kgen_cached.cuh), "abreast" for rows side by side of which
+    a thread takes several, in registers, or "abreast_segments" (kgen_teams.cuh).
 
     `warps`: of a block at least, where its row says how many it has.  `trims`: whether the blocks of a cluster have only those threads
     that all have vectors, where rows begin or end within one.  It applies where a thread's vector of all operands that are held (else
@@ -371,17 +371,33 @@ READ = (
 )
 
 
-#: Rows side by side of which a thread takes several abreast, all of whose vectors are in registers, by how many operands it reads. From a
-#: search on an H200 (columns about their mean, their variances, softmax and its gradient).
+#: Rows side by side of which a thread takes several abreast, by how many operands it reads: those that stay in registers, and long ones.
+#: From searches on H200s (columns about their mean, their variances, softmax and its gradient, bf16 and f32).
+ABREAST_HELD = (
+    Rule(2, 128, 1, 2, 8, "abreast", registers=(1, 2)),
+    Rule(4, 128, 1, 4, 8, "abreast", registers=(1, 2)),
+    Rule(8, 128, 1, 8, 6, "abreast", registers=(1, 1)),
+    Rule(16, 128, 2, 8, 6, "abreast", registers=(1, 1)),
+    Rule(32, 128, 4, 8, 6, "abreast", registers=(1, 1)),
+    Rule(64, 128, 8, 8, 6, "abreast", registers=(1, 1)),
+    Rule(128, 256, 16, 8, 3, "abreast", registers=(1, 1)),
+    Rule(256, 256, 32, 8, 3, "abreast", registers=(1, 1), room=2 * 256),
+    Rule(256, 256, 16, 16, 2, "abreast", registers=(1, 1)),
+    Rule(64, 256, 16, 4, 4, "abreast", registers=(2, 2)),
+    Rule(128, 512, 16, 8, 1, "abreast", registers=(2, 2)),
+    Rule(256, 512, 32, 8, 1, "abreast", registers=(2, 2)),
+    Rule(512, 512, 64, 8, 1, "abreast", registers=(2, 2)),
+)
 ABREAST = (
-    Rule(ANY, 128, 8, 8, 6, "abreast", registers=(1, 1), above=128),
-    Rule(ANY, 256, 8, 4, 4, "abreast", registers=(2, 3), above=128),
+    Rule(ANY, 128, 8, 8, 6, "abreast_segments", registers=(1, 1), above=128),
+    Rule(ANY, 256, 8, 4, 4, "abreast_segments", registers=(2, 2), above=128),
+    Rule(ANY, 256, 8, 4, 2, "abreast_segments", registers=(3, 4), above=128),
 )
 #: Such of one operand that blocks, or clusters, hold in shared memory; 64 bytes of these lie beside one another where there is room for
 #: them. A thread adds up no more one by one than results allow. From a search on an H200.
 BESIDE = (
-    Rule(256, 128, 8, 8, 6, "abreast", registers=(1, 1), held=1, above=128),
     Rule(512, 256, 8, 64, 5, "shared", held=1, room=2 * 512, above=256),
+    Rule(512, 256, 32, 16, 2, "abreast", registers=(1, 1), held=1, above=256),
     Rule(512, 256, 16, 32, 5, "shared", held=1, room=4 * 512, above=128),
     Rule(1024, 512, 32, 32, 3, "shared", held=1, room=4 * 1024, above=512),
     *ABREAST,
@@ -392,7 +408,7 @@ BESIDE = (
 def _apart(one: str, blocks: int) -> tuple[Rule, ...]:
     """Rows whose elements lie apart: neighbouring threads take neighbouring rows, `blocks` of them on a multiprocessor in a loop.  Of long
     rows of one operand with up to 4 bytes an element, more elements are on their way."""
-    found = [Rule(1 << k, 128, 1, 1 << k, 8, one) for k in range(5)]
+    found = [*ABREAST_HELD, *(Rule(1 << k, 128, 1, 1 << k, 8, one) for k in range(5))]
     for side in (32, 16, 8, 4):
         found += [Rule(n, side * 8, 8, n // 8, 4, one, held=2) for n in (64, 128)]
         found += () if side < 32 else BESIDE if one == "registers" else ABREAST

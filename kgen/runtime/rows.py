@@ -256,10 +256,12 @@ def plan(
         work = 8 * told + 4 * words * rows * segments + 4
     elif team.abreast > 1:
         own, groups_abreast = walk._replace(wide=mask, abreast=team.abreast), -(-rows // team.abreast // (team.threads // team.team))
-        pieces_of_row = -(-chunks // (team.team * team.vectors))
-        steps = [(own._replace(step=0), groups_abreast * segments), (walk._replace(step=1), groups)]
-        steps += [(own._replace(step=2), groups_abreast * pieces_of_row)] * stores
-        work = 4 * words * rows * (segments + long)
+        steps = [(own, groups_abreast)]
+        if team.span:
+            pieces_of_row = -(-chunks // (team.team * team.vectors))
+            steps = [(own._replace(step=0), groups_abreast * segments), (walk._replace(step=1), groups)]
+            steps += [(own._replace(step=2), groups_abreast * pieces_of_row)] * stores
+            work = 4 * words * rows * (segments + long)
     elif segments > 1 and groups < (FEW_ROWS if chunks < LONG_ROW * least else FEW_LONG_ROWS) and reductions and splits:
         steps = [(walk._replace(step=k), groups if k % 2 else groups * segments) for k in range(2 * long + stores)]
         work = 4 * words * rows * (segments + long)
@@ -418,10 +420,10 @@ def _teams(
             and len(held) <= rule.held
             and chunks * size <= rule.room
             and (shares or rule.where != "cached")
-            and (abreast > 1 or rule.where != "abreast")
+            and (abreast > 1 or not rule.where.startswith("abreast"))
         ):
             team = _team(rule, chunks, edges, size, across)
-            yield replace(team, abreast=abreast) if rule.where == "abreast" else team
+            yield replace(team, abreast=abreast) if rule.where.startswith("abreast") else team
 
 
 def _team(rule: Rule, chunks: int, edges: bool, size: int, across: bool) -> Team:
@@ -434,12 +436,12 @@ def _team(rule: Rule, chunks: int, edges: bool, size: int, across: bool) -> Team
         return replace(found, cluster=0, cached=True)
     if where == "loop" and chunks > team * vectors:  # a row that is much longer is shared by blocks where rows are few
         return Team(threads, blocks, team, vectors, 0, min(chunks, launches.LONGEST_SEGMENT), across)
-    if where in ("segments", "abreast"):
+    if where in ("segments", "abreast_segments"):
         span = launches.SEGMENT_APART if across else launches.SEGMENT
         while not across and span < launches.LONGEST_SEGMENT and span * launches.MANY_SEGMENTS <= chunks:
             span *= 2
         return Team(threads, blocks, team, vectors, 0, span, across)
-    keep = 1 if where == "registers" else 2 if where == "shared" else 0
+    keep = 1 if where in ("registers", "abreast") else 2 if where == "shared" else 0
     if team:
         return Team(threads, blocks, team, vectors, keep, across=across)
     needed = max(rule.warps, -(-chunks // (32 * vectors))) * 32

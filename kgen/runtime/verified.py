@@ -77,16 +77,18 @@ def verify_rows(
     if walk.abreast > 1:
         beside, first = -(-plan.rows // walk.abreast // (threads // team)), walk._replace(step=-1, abreast=1, wide=0)
         grids = [beside * plan.segments, -(-plan.rows // (threads // team)), beside * -(-chunks // (team * walk.vectors))]
-        hold(splits and reductions == 1 and walk.across and walk.segments, "rows abreast have one reading that reduces, and segments")
-        wanted = [(0, walk.abreast, grids[0]), (1, 1, grids[1]), (2, walk.abreast, grids[2])][: 2 + stores]
+        hold(reductions == 1 and walk.across and walk.segments == (walk.keep == 0), "rows abreast have one reading that reduces")
+        hold(splits or walk.keep == 1, "a row is split where no launch reads what one before it wrote")
+        apart = [(0, walk.abreast, grids[0]), (1, 1, grids[1]), (2, walk.abreast, grids[2])]
+        wanted = [(-1, walk.abreast, beside)] if walk.keep else apart[: 2 + stores]
         hold([(w.step, w.abreast, n) for w, n in plan.steps] == wanted, "rows abreast have a launch for each reading, and one between them")
         hold(all(w._replace(step=-1, abreast=1, wide=0) == first for w, _ in plan.steps), "the launches of rows abreast walk alike")
         hold(plan.row_sizes[-1] % walk.abreast == 0, "a thread has as many rows as others")
         for k in (k for k in range(len(operands)) if walk.wide >> k & 1):
-            apart = (*plan.strides[k], *plan.row_strides[k][:-1], operands[k].address // operands[k].itemsize)
-            hold(plan.row_strides[k][-1] == 1 and not any(s % walk.abreast for s in apart), "rows abreast lie in aligned vectors")
+            begins = (*plan.strides[k], *plan.row_strides[k][:-1], operands[k].address // operands[k].itemsize)
+            hold(plan.row_strides[k][-1] == 1 and not any(s % walk.abreast for s in begins), "rows abreast lie in aligned vectors")
             hold(operands[k].itemsize * walk.abreast <= 16, "16 bytes at most move at once")
-        hold(plan.work >= 4 * plan.slot * plan.rows * (plan.segments + 1), "segments' results have work space")
+        hold(plan.work >= 4 * plan.slot * plan.rows * (plan.segments + 1) or walk.keep == 1, "segments' results have work space")
         return _verify_memory(plan, walk._replace(wide=0), operands, hold)
     groups = -(-plan.rows // (threads // team))
     split = len(plan.steps) > 1 or steps[0] >= 0

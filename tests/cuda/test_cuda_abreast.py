@@ -53,9 +53,9 @@ def given(text: str, *shapes: tuple[int, ...], dtype: torch.dtype = torch.float3
 @pytest.mark.parametrize("dtype, side", [(torch.float32, "4"), (torch.bfloat16, "8")], ids=["f32", "bf16"])
 @pytest.mark.parametrize("text", [NORM, SOFTMAX, GRADIENT, LENGTHS, PLACED], ids=["norm", "softmax", "gradient", "lengths", "placed"])
 def test_rows_abreast_stay_within_their_bounds(text: str, dtype: Any, side: str, tmp_path, monkeypatch) -> None:
-    """Of one segment and of several, of rows that fill a block and of few; the same bits as rows that a thread takes alone."""
+    """In registers, of threads alone and of many; in segments, of one and of several; of rows that fill a block and of few."""
     torch.manual_seed(0)
-    shapes = [(600, 264), (512, 8), (131, 16), (1100, 40)] + ([(2, 140, 24)] if text is SOFTMAX else [])
+    shapes = [(600, 264), (512, 8), (131, 16), (1100, 40), (7, 520), (13, 24), (30, 16), (64, 72), (100, 8), (240, 40)] + ([(2, 140, 24)] if text is SOFTMAX else [])
     calls = given(text, *shapes, dtype=dtype)
     checked = kgen.loads(text).kernel
     kernel = Emulated(text, tmp_path, *calls)
@@ -137,10 +137,16 @@ def test_a_plan_of_rows_abreast_that_breaks_a_rule_is_found() -> None:
         hold(operands=(x._replace(address=4), y))
 
 
-def test_short_rows_and_those_that_blocks_hold_are_as_before() -> None:
-    """Up to 128 elements in registers; 512 and 1,024 of one operand in shared memory, which was quicker."""
-    x = rows.RowOperandPlace((1,), (4096,), 2, 0, True, True, True, 1)
-    found = {n: rows.plan((4096,), (n,), (x, x._replace(kept=False, read=False)), 0, 2, True, 3, devices.limits("sm_90"), True, long=1, abreast=True)
-             for n in (128, 200, 400, 1000, 2000)}  # fmt: skip
-    assert {n: (p.steps[0][0].keep, p.steps[0][0].abreast) for n, p in found.items()} == {128: (1, 1), 200: (0, 8), 400: (2, 1), 1000: (2, 1), 2000: (0, 8)}
-    assert launches.ABREAST[0].above == 128
+def test_which_rows_stay_in_registers_and_which_blocks_hold() -> None:
+    """Up to 256 elements in registers, 512 of f32 too; 512 of bf16 and 1,024 of one operand in shared memory, which was quicker."""
+    limits = devices.limits("sm_90")
+
+    def found(itemsize: int, n: int) -> tuple[int, int]:
+        x = rows.RowOperandPlace((1,), (4096,), itemsize, 0, True, True, True, 1)
+        plan = rows.plan((4096,), (n,), (x, x._replace(kept=False, read=False)), 0, 2, True, 3, limits, True, long=1, abreast=True)
+        assert plan is not None
+        return plan.steps[0][0].keep, plan.steps[0][0].abreast
+
+    assert [found(2, n) for n in (3, 128, 200, 400, 1000, 2000)] == [(1, 8), (1, 8), (1, 8), (2, 1), (2, 1), (0, 8)]
+    assert [found(4, n) for n in (3, 128, 200, 400, 1000, 2000)] == [(1, 4), (1, 4), (1, 4), (1, 4), (2, 1), (0, 4)]
+    assert {r.where for r in launches.ABREAST_HELD} == {"abreast"}

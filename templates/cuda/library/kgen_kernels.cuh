@@ -66,12 +66,12 @@ inline Team cluster_of(const Rule& rule, i64 chunks, bool edges, bool across) {
     if (rule.where == LOOP && chunks > team * vectors) {
         return {threads, team, vectors, 0, chunks < LONGEST_SEGMENT ? chunks : LONGEST_SEGMENT, across};
     }
-    if (rule.where == SEGMENTS || rule.where == ABREAST) {
+    if (rule.where == SEGMENTS || rule.where == ABREAST_SEGMENTS) {
         i64 span = across ? SEGMENT_APART : SEGMENT;
         while (!across && span < LONGEST_SEGMENT && span * MANY_SEGMENTS <= chunks) span *= 2;
         return {threads, team, vectors, 0, span, across};
     }
-    const int keep = rule.where == REGISTERS ? 1 : rule.where == SHARED ? 2 : 0;
+    const int keep = rule.where == REGISTERS || rule.where == ABREAST ? 1 : rule.where == SHARED ? 2 : 0;
     if (team > 0) return {threads, team, vectors, keep, 0, across};
     const i64 warps = up(chunks, 32 * vectors), needed = (warps < rule.warps ? rule.warps : warps) * 32;
     return {int(needed), 0, vectors, keep, 0, false, 0, keep == 2 ? threads : power(needed)};
@@ -191,10 +191,11 @@ struct Asked { int vec, registers, held, bytes, readings; bool clusters, dear, s
     return {vec, f.registers(vec), f.count(f.kept), f.size(f.kept, vec) + vec * f.beside, f.readings, f.readings > 0 && f.readings <= MOST_READINGS, f.dear,
             f.splits && f.stores && !f.pieces, f.beside_one_another()};
 }
+[[maybe_unused]] constexpr bool is_abreast(const Rule& r) { return r.where == ABREAST || r.where == ABREAST_SEGMENTS; }
 [[maybe_unused]] constexpr bool applies(const Rule& r, const Asked& a) {
     return r.least_registers <= a.registers && a.registers <= r.most_registers && r.least_elements <= a.vec && a.vec <= r.most_elements &&
            a.held <= r.held && a.readings >= r.readings && (r.where != CLUSTER || a.clusters) && (a.dear || !r.dear) &&
-           (r.where != CACHED || (a.clusters && a.shares)) && (r.where != ABREAST || a.abreast > 1);
+           (r.where != CACHED || (a.clusters && a.shares)) && (!is_abreast(r) || a.abreast > 1);
 }
 
 // Whether a thread's registers have no room for what stays beside a row's elements, of so many bytes each.
@@ -254,25 +255,25 @@ template <int STEPS> struct Kernels {
     }
     constexpr void add_rule(const Rule& r, int vec, bool across, bool general) {
         const bool cached = r.where == CACHED, cluster = r.where == CLUSTER || cached, segments = r.where == LOOP || r.where == SEGMENTS;
-        const int keep = r.where == REGISTERS ? 1 : r.where == SHARED || cluster ? 2 : 0;
+        const int keep = r.where == REGISTERS || r.where == ABREAST ? 1 : r.where == SHARED || cluster ? 2 : 0;
         const bool splits = r.where == SEGMENTS || (r.where == LOOP && r.longest > LONGEST_SEGMENT);
         const Built found = {r.threads, r.blocks, cluster && !across && !cached ? 0 : r.team, r.vectors, keep, across, segments, cluster, general, vec, -1, 0, false};
-        if (r.where == ABREAST) return add_abreast(found);
+        if (is_abreast(r)) return add_abreast(found, keep == 1);
         if (!cached) return add(found, splits);
         for (int step : {-1 - 2 * facts.long_readings, -2 * facts.long_readings}) add_step(found, step);
     }
-    // The kernels of rows that a thread takes abreast, of which one puts the segments of each together.
-    constexpr void add_abreast(Built b) {
-        b.segments = true;
+    // The kernels of rows that a thread takes abreast: one where they stay in registers, else of those for segments one that puts these together.
+    constexpr void add_abreast(Built b, bool stays) {
+        b.segments = !stays;
         if (facts.declared_abreast(b.threads) > MAX_STATIC) return;
-        for (int step = 0; step < STEPS; step++) {
-            b.abreast = step % 2 ? 0 : facts.beside_one_another();
+        for (int step = stays ? -1 : 0; step < (stays ? 0 : STEPS); step++) {
+            b.abreast = step == 1 ? 0 : facts.beside_one_another();
             add_step(b, step);
         }
     }
     // Whether a device of an architecture has what a rule's teams ask for, whatever the row.
     constexpr bool fits(const Rule& r, int arch, int held, bool across) const {
-        if (r.where == ABREAST) return false;  // not of rows that lie otherwise
+        if (is_abreast(r)) return false;  // not of rows that lie otherwise
         const bool cluster = r.where == CLUSTER;
         const int own = facts.declared(r.threads, r.team, across, cluster || r.where == CACHED);
         const int rows = r.where == SHARED || cluster || r.where == CACHED ? held * r.threads * r.vectors : 0;

@@ -180,14 +180,14 @@ template <int K> struct RowPlan : RowDims<K> {
     Launch launch(int k) const {
         if (cached > 0 && k == 0) return {first.kernel + 1, cleared < CLEARING ? cleared : CLEARING, first.threads, 1, first.shared};
         if (cached > 0) return {first.kernel, cached, first.threads, 1, first.shared};
-        if (abreast > 1) return {stepping(k), k % 2 ? up(row.count, first.threads / kernels[first.kernel].team) : groups * (k > 0 ? stored : segments), first.threads};
+        if (abreast > 1 && launches > 1) return {stepping(k), k % 2 ? up(row.count, first.threads / kernels[first.kernel].team) : groups * (k > 0 ? stored : segments), first.threads};
         if (stored > 0 && k == launches - 1) return {storing(), stored, STORING[0]};
         return launches == 1 ? first : Launch{first.kernel + 1 + k, k % 2 ? groups : groups * segments, first.threads};
     }
     // The team of a rule; of longer segments where to combine threads' parts takes long.
     Team team_for(const Rule& rule, i64 chunks, bool across) const {
         Team found = team_of(rule, chunks, edges, across);
-        if (rule.where == ABREAST) found.abreast = most_abreast;
+        if (is_abreast(rule)) found.abreast = most_abreast;
         if (found.span == SEGMENT && !across && found.cluster == 0 && f.words > FEW_WORDS) found.span *= 2;
         return found;
     }
@@ -227,7 +227,7 @@ template <int K> struct RowPlan : RowDims<K> {
         for (int i = 0; i < others.count; i++) {
             const Rule& rule = others.at[i];
             if (chunks > rule.longest || chunks <= rule.above || !applies(rule, asked) || chunks * size > rule.room) continue;
-            if (rule.where == ABREAST && most_abreast == 1) continue;
+            if (is_abreast(rule) && most_abreast == 1) continue;
             if ((rule.alone && parameters() > 0) || crowds(rule, vec, f.beside) || (rule.where == CACHED && most.cluster == 0)) continue;
             const Team found = team_for(rule, chunks, across);
             if (fits(found, most, size)) return found;
@@ -261,7 +261,7 @@ template <int K> struct RowPlan : RowDims<K> {
             const bool sized = team > 0 ? a.threads == threads : a.threads >= threads;
             if (sized && a.team == team && a.vectors == t.vectors && a.keep == t.keep && a.across == t.across && a.cluster == (t.cluster > 0 || t.cached) &&
                 (a.segments || t.span == 0 || a.cluster) && a.general == general && a.vec == vec && a.abreast == (t.abreast > 1 ? t.abreast : 0) &&
-                a.step == (t.cached ? -1 - 2 * f.long_readings : t.abreast > 1 ? 0 : -1)) return k;
+                a.step == (t.cached ? -1 - 2 * f.long_readings : t.abreast > 1 && t.span > 0 ? 0 : -1)) return k;
         }
         return -1;
     }
@@ -296,8 +296,9 @@ template <int K> struct RowPlan : RowDims<K> {
         first.blocks = groups * first.cluster;
         launches = 1, abreast = team.abreast;
         if (abreast > 1) {
-            groups = up(rows / abreast, first.threads / team.team), stored = up(chunks, team.team * team.vectors);
-            launches = steps(f), work = 4 * i64(f.words) * rows * (segments + 1), this->wide = side;
+            groups = up(rows / abreast, first.threads / team.team), this->wide = side, first.blocks = groups;
+            if (team.span == 0) return;
+            launches = steps(f), stored = up(chunks, team.team * team.vectors), work = 4 * i64(f.words) * rows * (segments + 1);
             return;
         }
         const i64 least = team.across ? SEGMENT_APART : SEGMENT, readings = f.long_readings;

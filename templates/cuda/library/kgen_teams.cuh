@@ -41,15 +41,12 @@ template <int TEAM, bool ACROSS, typename Walk, typename Part> __device__ inline
     }
 }
 
-// The same of the rows that a thread takes abreast, in the reading that is a launch's own, whose parts of a segment are stored: `add` adds
-// some vectors to a part. A thread puts the parts of a row together, each of a team another's.
-template <int TEAM, typename Part, typename Walk, typename Add> __device__ inline Part part_abreast(Walk& walk, Add add) {
-    using Index = typename Walk::Place;
-    constexpr int ABREAST = Walk::ABREAST, COUNT = Words<Part>::COUNT;
-    __shared__ unsigned parts[COUNT][ABREAST][Walk::THREADS];
+// The parts of the rows that a thread takes abreast, from some vectors up to an end, in shared memory: `add` adds some vectors to one.
+template <typename Part, typename Parts, typename Walk, typename Add, typename Index>
+__device__ inline void add_abreast(Walk& walk, Parts& parts, Add add, Index first, Index end) {
+    constexpr int ABREAST = Walk::ABREAST;
     Part part[ABREAST];
-    const Index end = walk.end_of(walk.segment);
-    for (Index base = walk.segment * walk.rows.span; base < end; base += walk.size * Walk::TAKEN) {
+    for (Index base = first; base < end; base += walk.size * Walk::TAKEN) {
         const auto added = [&](bool full) {
             #pragma unroll
             for (int k = 0; k < ABREAST; k++) walk.abreast(k), add(part[k], base, end, full);
@@ -62,15 +59,63 @@ template <int TEAM, typename Part, typename Walk, typename Add> __device__ inlin
     for (int k = 0; k < ABREAST; k++) {
         const Words<Part> words(part[k]);
         #pragma unroll
-        for (int w = 0; w < COUNT; w++) parts[w][k][threadIdx.x] = words.at[w];
+        for (int w = 0; w < words.COUNT; w++) parts[w][k][threadIdx.x] = words.at[w];
     }
     __syncthreads();
-    const unsigned teams = walk.teams(), team = threadIdx.x % teams;
-    for (unsigned k = walk.lane; k < ABREAST; k += walk.size) {
-        const Part whole = walk.template whole_of<TEAM, Part>([&](int t, int w) { return parts[w][k][t * teams + team]; });
+}
+// COUNT of a team's parts of its k-th row as one, every EVERY-th from `first` on.
+template <int COUNT, int EVERY, typename Part, typename Parts, typename Walk>
+__device__ inline Part some_of(const Walk& walk, const Parts& parts, unsigned k, unsigned first) {
+    const unsigned teams = walk.teams(), at = first * teams + threadIdx.x % teams;
+    return walk.template whole_of<COUNT, Part>([&](int t, int w) { return parts[w][k][at + t * EVERY * teams]; });
+}
+template <typename Part, typename Parts, typename Walk> __device__ inline void put_part(const Walk& walk, Parts& parts, unsigned k, unsigned t, const Part& part) {
+    const Words<Part> words(part);
+    #pragma unroll
+    for (int w = 0; w < words.COUNT; w++) parts[w][k][t * walk.teams() + threadIdx.x % walk.teams()] = words.at[w];
+}
+
+// In the reading that is a launch's own the parts of a segment are stored. A thread puts the parts of a row together, each of a team another's.
+template <int TEAM, typename Part, typename Walk, typename Add> __device__ inline Part parts_abreast(Walk& walk, Add add) {
+    constexpr int COUNT = Words<Part>::COUNT;
+    __shared__ unsigned parts[COUNT][Walk::ABREAST][Walk::THREADS];
+    add_abreast<Part>(walk, parts, add, walk.segment * walk.rows.span, walk.end_of(walk.segment));
+    for (unsigned k = walk.lane; k < Walk::ABREAST; k += walk.size) {
+        const Part whole = some_of<TEAM, 1, Part>(walk, parts, k, 0);
         if (walk.inside) walk.save(walk.rows.work + (u64(walk.row + k) * walk.rows.segments + walk.segment) * COUNT, whole);
     }
     return Part();
+}
+// Of rows that stay in registers it is that of the row that a thread is at: with the first of them come those of all. Of many threads each
+// puts a few parts together before.
+template <int TEAM, typename Part, typename Walk, typename Add> __device__ inline Part part_abreast(Walk& walk, Add add) {
+    constexpr int ABREAST = Walk::ABREAST, COUNT = Words<Part>::COUNT, FEW = TEAM > ABREAST ? ABREAST : 1;  // parts that are put together before
+    __shared__ unsigned parts[COUNT][ABREAST][Walk::THREADS];
+    if (walk.column == 0) {
+        add_abreast<Part>(walk, parts, add, typename Walk::Place(0), walk.vectors);
+        if constexpr (FEW > 1) {
+            const unsigned k = walk.lane % ABREAST, first = walk.lane / ABREAST * ABREAST;
+            const Part some = some_of<FEW, 1, Part>(walk, parts, k, first);
+            put_part(walk, parts, k, first, some);
+            __syncthreads();
+        }
+        for (unsigned k = walk.lane; k < ABREAST; k += walk.size) {
+            put_part(walk, parts, k, 0, some_of<TEAM / FEW, FEW, Part>(walk, parts, k, 0));
+        }
+        __syncthreads();
+    }
+    Words<Part> words;
+    #pragma unroll
+    for (int w = 0; w < COUNT; w++) words.at[w] = parts[w][walk.column][threadIdx.x % walk.teams()];
+    return words;
+}
+
+// What an element adds to sums about a peak, added to these; rounded with them where it is.
+template <typename Part, typename About, typename... X> __device__ inline void share_onto(Part& sums, const Part& top, const About& about, X... x) {
+    sums.merge_sums(share(top, about, x...));
+}
+template <typename Part, typename F, typename... X> __device__ inline void share_onto(Part& sums, const Part& top, const Adding<F>& about, X... x) {
+    about.add(sums, top, x...);
 }
 
 // An operand of rows that a thread takes abreast, which is read before the first of them, or WRITTEN behind the last.
@@ -80,13 +125,15 @@ template <typename Walk, int O, typename T, bool WRITTEN> struct Abreast {
     T* p;
     Vector<T, COUNT> at[Walk::TAKEN];
     int column = 0;
+    unsigned had = 0;  // what has been read, where that stays
 
     __device__ Abreast(const Walk& walk, T* start) : p(walk.template start_of<O>(start)) {}
     // Where the element of the first row lies that chunk `c` is, and how far from it that of the next row.
     template <typename C> __device__ T* place(const Walk& walk, const C& c) const { return p + walk.offset(O, c.first); }
     __device__ Index step(const Walk& walk) const { return walk.rows.row_stride[O][Walk::DIMS - 1]; }
     template <typename C> __device__ void fetch(const Walk& walk, const C& c, int v) {
-        if (WRITTEN || walk.column > 0) return;
+        if (WRITTEN || walk.column > 0 || had >> v & 1) return;
+        if constexpr (Walk::HOLDS) had |= 1u << v;
         const T* from = place(walk, c);
         if (walk.wide(O)) {
             at[v] = *reinterpret_cast<const Vector<T, COUNT>*>(from);

@@ -25,13 +25,14 @@ struct Walk : Partials {
     using Partials::load;
     static constexpr Place LAST = Place(-1);
     // Whether one launch goes through a row once for each reading, and reads it from memory once.
-    static constexpr bool STAYS = STEP == -1 && (KEEP == 2 || KEEP % 2 == 1);
+    static constexpr bool STAYS = ABREAST_ == 1 && STEP == -1 && (KEEP == 2 || KEEP % 2 == 1);
     static constexpr bool CLEARS = STEP < -1 && STEP % 2 == 0, CACHED = STEP < -1 && !CLEARS;
     static constexpr int READINGS = -STEP / 2;  // of a launch for all
     // Whether a thread computes from vectors that are not there too, and leaves what comes of it: where that is not rare, a branch for
     // each costs more.
-    static constexpr bool EVERY = KEEP == 2 || KEEP > 4 || (KEEP == 1 && EDGES) || (KEEP == 0 && !SEGMENTS);
+    static constexpr bool EVERY = KEEP == 2 || KEEP > 4 || (KEEP == 1 && (EDGES || ABREAST_ > 1)) || (KEEP == 0 && !SEGMENTS);
     static constexpr int ABREAST = ABREAST_;
+    static constexpr bool HOLDS = KEEP == 1;
     static constexpr bool CLUSTERS = CLUSTER, SHARED = STEP == -1 && KEEP == 2;
     // The vectors that are gone through without a loop: registers need that. A walk that is told how at a call has loops where it can, and
     // one way for full and other rows: a file has many of them, and nvcc takes its time for each.
@@ -426,7 +427,13 @@ struct Walk : Partials {
             const Chunk c = chunk(base, end, g + k, full);
             if (!(EVERY || c.some) || g + k >= VECTORS) continue;
             (retake(*this, in, g + k, k, 0), ...);
-            few.merge_sums(some(c, this->template summed<VEC>(k, top, about, in...)));
+            if constexpr (ABREAST > 1) {
+                Part more = few;
+                share_onto(more, top, about, in.one(k, 0)...);
+                if (c.some) few = more;
+            } else {
+                few.merge_sums(some(c, this->template summed<VEC>(k, top, about, in...)));
+            }
         }
     }
     template <int GROUP, typename Part, typename A, typename B, typename... In>
@@ -447,7 +454,8 @@ struct Walk : Partials {
                     const Chunk c = chunk(base, end, g + k, full);
                     if (c.some && g + k < VECTORS) (in.fetch(*this, c, k), ...);
                 }
-                Part top = part, few;
+                Part top = part, few, seen;
+                auto& peaks = ABREAST > 1 ? seen : top;  // how many elements of a vector there are is then known, where all are
                 if constexpr (lies<Part>(0)) if (full && g + GROUP <= VECTORS) {
                     #pragma unroll
                     for (int k = 0; k < GROUP; k++) (in.take(*this, g + k, k), ...);
@@ -458,8 +466,9 @@ struct Walk : Partials {
                     const Chunk c = chunk(base, end, g + k, full);
                     if (!(EVERY || c.some) || g + k >= VECTORS || (lies<Part>(0) && full && g + GROUP <= VECTORS)) continue;
                     (in.take(*this, g + k, k), ...);
-                    top.merge_peaks(some(c, peak<Part>(k, f, in...)));
+                    peaks.merge_peaks(some(c, peak<Part>(k, f, in...)));
                 }
+                if constexpr (ABREAST > 1) top.merge_peaks(seen);
                 part.rescale(top);
                 sums<GROUP>(few, top, about, base, end, g, full, in...);
                 part.merge_sums(few);
@@ -498,6 +507,8 @@ struct Walk : Partials {
         } else if constexpr (STEP > 2 * R + 1) {
             return load(done(R) + u64(row) * Words<Part>::COUNT, Part());
         } else if constexpr (ABREAST > 1 && STEP == 2 * R) {
+            return parts_abreast<TEAM, Part>(*this, add);
+        } else if constexpr (ABREAST > 1 && STEP == -1) {
             return part_abreast<TEAM, Part>(*this, add);
         } else if constexpr (STEP == 2 * R) {
             const Part part = segment_part(segment);
@@ -552,7 +563,7 @@ struct Walk : Partials {
         }
     }
     template <typename F, typename... In> __device__ void store(Index base, Index end, bool full, F f, In&... in) {
-        constexpr int GROUP = VECTORS < 2 || (VEC == 1 && KEEP == 0) ? VECTORS : KEEP < 2 || VECTORS < 4 || (CLUSTER && (KEEP > 2 || VECTORS > 8 || (fetched<In>(0) || ...))) ? 2 : 4;
+        constexpr int GROUP = VECTORS < 2 || (VEC == 1 && KEEP == 0) || ABREAST > 1 ? VECTORS : KEEP < 2 || VECTORS < 4 || (CLUSTER && (KEEP > 2 || VECTORS > 8 || (fetched<In>(0) || ...))) ? 2 : 4;
         read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
             if ((adds<In>(0) || ...) && !c.some) return;
             #pragma unroll
