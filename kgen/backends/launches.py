@@ -376,11 +376,10 @@ READ = (
 ABREAST_HELD = (
     Rule(2, 128, 1, 2, 8, "abreast", registers=(1, 2)),
     Rule(4, 128, 1, 4, 8, "abreast", registers=(1, 2)),
-    Rule(8, 128, 1, 8, 6, "abreast", registers=(1, 1)),
-    Rule(16, 128, 2, 8, 6, "abreast", registers=(1, 1)),
-    Rule(32, 128, 4, 8, 6, "abreast", registers=(1, 1)),
-    Rule(64, 128, 8, 8, 6, "abreast", registers=(1, 1)),
+    *(Rule(most * team, 128, team, most, 6, "abreast", registers=(1, 1)) for team in (1, 2, 4, 8) for most in (6, 8)),
+    Rule(96, 256, 16, 6, 3, "abreast", registers=(1, 1)),
     Rule(128, 256, 16, 8, 3, "abreast", registers=(1, 1)),
+    Rule(192, 256, 32, 6, 3, "abreast", registers=(1, 1), room=2 * 192),
     Rule(256, 256, 32, 8, 3, "abreast", registers=(1, 1), room=2 * 256),
     Rule(256, 256, 16, 16, 2, "abreast", registers=(1, 1)),
     Rule(64, 256, 16, 4, 4, "abreast", registers=(2, 2)),
@@ -389,9 +388,9 @@ ABREAST_HELD = (
     Rule(512, 512, 64, 8, 1, "abreast", registers=(2, 2)),
 )
 ABREAST = (
-    Rule(ANY, 128, 8, 8, 6, "abreast_segments", registers=(1, 1), above=128),
+    Rule(ANY, 128, 8, 8, 6, "abreast_segments", registers=(1, 1), above=512),
     Rule(ANY, 256, 8, 4, 4, "abreast_segments", registers=(2, 2), above=128),
-    Rule(ANY, 256, 8, 4, 2, "abreast_segments", registers=(3, 4), above=128),
+    Rule(ANY, 256, 8, 4, 2, "abreast_segments", registers=(3, 4), above=1024),
 )
 #: Such of one operand that blocks, or clusters, hold in shared memory; 64 bytes of these lie beside one another where there is room for
 #: them. A thread adds up no more one by one than results allow. From a search on an H200.
