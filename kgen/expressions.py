@@ -6,6 +6,7 @@ None after an error, which poisons what it enters, so that each mistake is told 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -51,9 +52,8 @@ CALLS = ("min", "max")  # with square brackets a reduction, without an operator
 
 
 @lru_cache(maxsize=1)
-def prelude() -> dict[str, Helper]:
-    file = syntax.parse((Path(__file__).parent / "prelude.k").read_text(), "prelude.k")
-    return {s.name.name: s for s in file.statements if isinstance(s, Helper)}
+def prelude() -> Mapping[str, Helper]:
+    return syntax.Functions((Path(__file__).parent / "prelude.k").read_text(), "prelude.k")
 
 
 class Expressions:

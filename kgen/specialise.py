@@ -7,6 +7,7 @@ gradient is summed over just those.  A batch dim may stand before all: every res
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -69,7 +70,7 @@ def reduces_leading(kernel: Kernel) -> bool:
 def counts_leading(kernel: Kernel) -> bool:
     """Whether a helper of several dims is given `...` among them, which then can stand for one name only."""
     own = {s.name.name: s for s in kernel.file.statements if isinstance(s, Helper)}
-    helpers = {**prelude(), **own}
+    helpers = ChainMap(own, dict(prelude()))
     return any(
         ELLIPSIS in [d.name for d in node.dims or ()] and node.op in helpers and len(helpers[node.op].dims) > 1 for node in _calls(kernel)
     )

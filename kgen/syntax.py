@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -305,6 +305,34 @@ def parse(text: str, name: str = "<text>") -> File:
         raise _bad_character(source, error.at) from None
     comments = tuple((c.start_pos, str(c)[1:]) for c in ignored if c.type == "COMMENT")
     return File(source, tuple(statements), comments)
+
+
+class Functions(Mapping[str, Helper]):
+    """Functions by their names, each parsed when it is first asked for, at its place in the text: it begins a line with its name."""
+
+    def __init__(self, text: str, name: str):
+        """`name` is what errors call the text."""
+        starts = [m.start() for m in re.finditer(r"^[A-Za-z_]", text, re.MULTILINE)]
+        self.text, self.name, self.parsed = text, name, dict[str, Helper]()
+        self.places = {re.split(r"\W", text[a:b], maxsplit=1)[0]: (a, b) for a, b in zip(starts, [*starts[1:], len(text)], strict=True)}
+
+    def __getitem__(self, name: str) -> Helper:
+        found = self.parsed.get(name)
+        if found is None:
+            start, end = self.places[name]
+            before = re.sub("[^\n]", " ", self.text[:start])
+            (found,) = (s for s in parse(before + self.text[start:end], self.name).statements if isinstance(s, Helper))
+            self.parsed[name] = found
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.places
 
 
 def _check_characters(source: Source) -> None:

@@ -312,3 +312,16 @@ def test_nodes_keep_their_spans():
         if isinstance(node, (Name, Num)):
             assert text[node.span.start : node.span.end] == (node.name if isinstance(node, Name) else node.text)
     assert statement.span == Span(text.index("y ="), len(text) - 1)
+
+
+def test_functions_are_parsed_one_by_one_as_they_are_together() -> None:
+    """Each at its place in the text, and when it is asked for."""
+    from kgen.expressions import prelude
+
+    file = syntax.parse(prelude().text, "prelude.k")
+    together = {s.name.name: s for s in file.statements if isinstance(s, syntax.Helper)}
+    alone = syntax.Functions(prelude().text, "prelude.k")
+    assert list(alone) == list(together) and len(alone) == len(together) == len(file.statements)
+    assert "silu" in alone and "nothing" not in alone and not alone.parsed
+    assert all(repr(alone[name]) == repr(helper) for name, helper in together.items())
+    assert alone["silu"] is alone["silu"] and alone.get("nothing") is None
