@@ -17,7 +17,7 @@ from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import to_dtype
 from kgen.ops import OPS, REDUCTIONS
-from kgen.places import Places
+from kgen.places import Places, taken_apart
 from kgen.scanned import over as over_dim
 from kgen.syntax import Apply, Num
 from kgen.tape import Tape
@@ -25,7 +25,6 @@ from kgen.transposed import integer
 from kgen.types import (
     DTYPES,
     ELLIPSIS,
-    FEW,
     INT,
     Dims,
     DType,
@@ -99,13 +98,6 @@ def over_parts(kernel: Kernel) -> Kernel:
     """The kernel that is launched: over parts where there is one, else the kernel itself."""
     made = parted(checker.plain(kernel)) if taken_apart(kernel) else None
     return kernel if made is None else made.kernel
-
-
-def taken_apart(kernel: Kernel) -> Dims:
-    """The literal dims of a few elements along which something is placed, or known by its index."""
-    places = {d for v in kernel.values if v.op == "place" for d in v.attr} | {str(v.attr) for v in kernel.values if v.op == "index"}
-    whole = {d for v in kernel.values if v.op in ("argmax", "argmin", "pick", "cutoff", "reach") for d in v.attr}
-    return tuple(d for d in kernel.literals if d in places - whole and literal_size(d) <= FEW)
 
 
 class _Whole(Exception):

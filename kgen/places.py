@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from kgen import sized
 from kgen.nodes import Clause, Expr, Name, Num, postorder
-from kgen.types import is_literal, literal_size
+from kgen.types import FEW, Dims, is_literal, literal_size
 from kgen.values import Value, exact
+
+if TYPE_CHECKING:
+    from kgen.check import Kernel
 
 #: An atom: the size of a dim ("size", D), an element's index along it ("index", D), or another value ("value", its number).
 Atom = tuple[str, str | int]
@@ -210,3 +214,10 @@ def _no_less(form: Form, empty: Collection[str] = ()) -> bool:
             if all(a in kept for a in atoms if a[1] in empty):
                 shifted[kept] = shifted.get(kept, Fraction(0)) + factor
     return all(f >= 0 for f in shifted.values())
+
+
+def taken_apart(kernel: Kernel) -> Dims:
+    """The literal dims of a few elements along which something is placed, or known by its index."""
+    places = {d for v in kernel.values if v.op == "place" for d in v.attr} | {str(v.attr) for v in kernel.values if v.op == "index"}
+    whole = {d for v in kernel.values if v.op in ("argmax", "argmin", "pick", "cutoff", "reach") for d in v.attr}
+    return tuple(d for d in kernel.literals if d in places - whole and literal_size(d) <= FEW)

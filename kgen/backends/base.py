@@ -343,9 +343,9 @@ class Render:
             return self.generics[variable_of(dtype)]
         return self.variables.get(dtype) or self.backend.types[DTYPES[dtype].stored.name]
 
-    def source(self) -> str:
-        """The whole source, names as they will stand."""
-        units, page = self.units(), self.page()
+    def source(self, units: list[Unit | RowUnit | SortUnit] | None = None) -> str:
+        """The whole source, names as they will stand; `units` are what `units()` gave."""
+        units, page = self.units() if units is None else units, self.page()
         return self.poured(self.backend.view(self, units, page), f"kernel.{self.backend.suffix.lstrip('.')}.jinja", page)
 
     def poured(self, view: object, name: str, page: Page) -> str:

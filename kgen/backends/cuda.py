@@ -80,6 +80,7 @@ class CudaView:
     host_functions: list[Text]
     over_rows: bool
     over_lists: bool
+    hosted: bool
     about: str
 
 
@@ -170,6 +171,8 @@ class Cuda(CFamily):
 
     #: Whether a source stands alone, as the runtime's compiler takes it; else it includes the library beside it.
     standalone = True
+    #: Whether it has the part that the host compiles.
+    hosted = True
 
     def render(self, kernel: Kernel, only: Only | None = None, standalone: bool = True) -> str:
         """As `Backend.render` has it; where the source does not stand alone it includes what `beside` gives."""
@@ -244,6 +247,7 @@ class Cuda(CFamily):
             host_functions=list(host.values()),
             over_rows=any(v.over_rows for v in views),
             over_lists=self.over_lists,
+            hosted=self.hosted and not self.over_lists,
             about=about if self.standalone else "The files that it includes lie beside it.",
         )
 
@@ -266,7 +270,11 @@ class Cuda(CFamily):
         Raises `KgenError` where the kernel holds what no schedule covers.
         """
         render = Render(self, kernel)
-        units = render.units()
+        return self.launched(render, render.units())
+
+    def launched(self, render: Render, units: list[Unit | RowUnit | SortUnit]) -> tuple[Layout | RowLayout | SortLayout, ...]:
+        """`layout` of the units of a kernel that is rendered."""
+        kernel = render.kernel
         words, spec = self.words(units), {name: v for v, name in render.variables.items()}
         numbers = tuple(let for let in render.program.lets if let.is_number)
         made: list[Layout | RowLayout | SortLayout] = []
@@ -313,6 +321,15 @@ class Cuda(CFamily):
     def workspaces(self, kernel: Kernel) -> tuple[Workspace, ...]:
         """What the passes of a kernel leave for one another."""
         return Render(self, kernel).plan.workspaces
+
+    def for_launches(self, kernel: Kernel) -> tuple[str, tuple[Layout | RowLayout | SortLayout, ...], tuple[Workspace, ...]]:
+        """What `render`, `layout` and `workspaces` give of a kernel, which is read once for all three; the source is without the host's
+        part, whose templates need not be compiled then."""
+        mine = copy(self)
+        mine.storage_names, mine.hosted = frozenset(kernel.variables), False
+        render = Render(mine, kernel)
+        units = render.units()
+        return render.source(units), self.launched(render, units), render.plan.workspaces
 
 
 def with_sums(render: Render, units: list[Layout | RowLayout | SortLayout]) -> Iterator[Layout | RowLayout | SortLayout]:

@@ -258,6 +258,10 @@ class Kernel:
     @cached_property
     def _parts(self) -> Any:
         """The kernel over the parts of its tensors (`runnable`, and `parted`), where there is one."""
+        from kgen.places import taken_apart
+
+        if not taken_apart(self.kernel):  # most have none, and need not load what makes them
+            return None
         from kgen.parts import parted
 
         made = parted(self.kernel)

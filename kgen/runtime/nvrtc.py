@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kgen.backends.cuda import SPLATS, Cuda, Layout, RowLayout, RowOperand, ScanLayout, SortLayout
 from kgen.backends.cuda_layouts import Groups, pointed
@@ -21,7 +21,7 @@ from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import evaluate, to_dtype
 from kgen.ir import exact
-from kgen.runtime import driver, keys, persistent, rounds, rows, scans, tiles, tuned
+from kgen.runtime import driver, keys, persistent, rounds, rows, tuned
 from kgen.runtime.arguments import index_strides
 from kgen.runtime.asides import aside
 from kgen.runtime.driver import THREADS, Function, arch_of, available, context, identity, preload, version
@@ -30,6 +30,9 @@ from kgen.runtime.recall import packed, unpacked
 from kgen.runtime.sorts import sort
 from kgen.runtime.verified import verify_map
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, Number
+
+if TYPE_CHECKING:
+    from kgen.runtime import scans
 
 OPTIONS: tuple[str, ...] = ("-std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false")
 UINT_MAX = 2**32 - 1
@@ -283,6 +286,8 @@ def scan_plan(
     operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]], arch: str,
 ) -> scans.ScanPlan | None:  # fmt: skip
     """The same for a pass that goes along rows."""
+    from kgen.runtime import scans
+
     return scans.cached(row_sizes, inner_sizes[0], places(unit, operands), unit.backwards, unit.partial, limits(arch).shared)
 
 
@@ -344,16 +349,17 @@ class CudaLauncher:
         planned = (in_turns(unit.groups, *given) if turns else None) or cached_plan(*given, *near)
         if planned is None:
             return None
-        types = dict(zip(unit.variables, binding, strict=True))
-        tiled = tiles.of(unit, planned, *given[2:4])
-        if tiled is not None:
-            function = self.function(unit.tiles(types, *tiled.variant), self.arch or arch_of(device_index))
-            return Launch((Started(function, tiled.grid),), tiled.layout(), rounded(scalars))
+        types, arch = dict(zip(unit.variables, binding, strict=True)), self.arch or arch_of(device_index)
+        if unit.turned and planned.variant.vec == 1:  # without vectors, since operands are turned
+            from kgen.runtime import tiles
+
+            if (tiled := tiles.cached(planned.sizes, planned.strides, *given[2:4], unit.turned)) is not None:
+                function = self.function(unit.tiles(types, *tiled.variant), arch)
+                return Launch((Started(function, tiled.grid),), tiled.layout(), rounded(scalars))
         if planned.grid > MAX_GRID:
             raise KgenError(f"{planned.n} elements are more than one launch of {unit.kernel} covers")
         expression = unit.expression(types, *planned.variant, turns=planned.turns)
-        function = self.function(expression, (self.arch or arch_of(device_index)))
-        return Launch((Started(function, planned.grid),), layout(planned), rounded(scalars))
+        return Launch((Started(self.function(expression, arch), planned.grid),), layout(planned), rounded(scalars))
 
     def rows(
         self, unit_index: int, binding: tuple[str, ...], row_sizes: tuple[int, ...], inner_sizes: tuple[int, ...],
@@ -401,8 +407,7 @@ class CudaLauncher:
     def _load(self, expression: str, arch: str) -> Function:
         """A kernel's function by its C++ name, from the cache or compiled now.  Raises `KgenError` with NVRTC's log."""
         key = hashlib.sha256("\0".join((self.digest, expression, arch, *OPTIONS, identity())).encode()).hexdigest()
-        kept = self.lookup(key) if self.lookup else None
-        if kept:
+        if kept := self.lookup(key) if self.lookup else None:
             try:
                 name, cubin = unpacked(kept)
                 found = load(cubin, name)
@@ -469,8 +474,7 @@ class Launcher:
 
         target = backend("cuda")
         assert isinstance(target, Cuda)
-        self.kernel, self.units = kernel, target.layout(kernel)
-        self.workspaces = target.workspaces(kernel)
+        self.kernel, (source, self.units, self.workspaces) = kernel, target.for_launches(kernel)
         self.pointers = [pointed(unit) for unit in self.units]
         self.grouped = [unit.groups if isinstance(unit, Layout | RowLayout) else () for unit in self.units]
         self.numbers = [p.name for p in kernel.params if not p.is_tensor]
@@ -480,7 +484,7 @@ class Launcher:
             found = disk.read(key, ".cubin")
             return found[1] if found else None
 
-        self.run = CudaLauncher(target.render(kernel), self.units, lookup, lambda key, data: disk.write(key, ".cubin", data))
+        self.run = CudaLauncher(source, self.units, lookup, lambda key, data: disk.write(key, ".cubin", data))
         self.sorts = [unit for unit in self.units if isinstance(unit, SortLayout)]
         self.orders = CudaLauncher(keys.source(), (), lookup, self.run.save) if self.sorts else self.run
 

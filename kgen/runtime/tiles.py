@@ -11,14 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kgen.ir import Broken
 from kgen.runtime.limits import MAX_GRID
-
-if TYPE_CHECKING:
-    from kgen.backends.cuda import Layout
-    from kgen.runtime.nvrtc import Plan
 
 #: Bytes of a tile of the widest operand's elements, of which this many make a run (of bytes half as many), if there are so many.
 TILE, RUN = 8192, 128
@@ -132,13 +128,6 @@ def plan(
 
 
 cached = lru_cache(4096)(plan)
-
-
-def of(unit: Layout, planned: Plan, itemsizes: tuple[int, ...], addresses: tuple[int, ...]) -> TilePlan | None:
-    """The tiles of a unit whose plan has no vectors, since operands are turned; None of others."""
-    if not unit.turned or planned.variant.vec > 1:
-        return None
-    return cached(planned.sizes, planned.strides, itemsizes, addresses, unit.turned)
 
 
 def _run(vec: int, sizes: Sequence[int], row: Sequence[int], first: int, then: int) -> bool:

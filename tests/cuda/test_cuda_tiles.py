@@ -95,7 +95,7 @@ def test_what_is_computed_has_the_bits_that_it_has_one_by_one(tmp_path: Path, mo
     run = Emulated(MIXED, tmp_path / "tiles", *calls)
     assert {name.split("<")[0] for name in run.expressions} == {"mixed_tiles"}, run.expressions
     found = [run(*args) for args in calls]
-    monkeypatch.setattr(tiles, "of", lambda *_: None)
+    monkeypatch.setattr(tiles, "cached", lambda *_: None)
     (tmp_path / "plain").mkdir()
     plain = Emulated(MIXED, tmp_path / "plain", *calls)
     for args, own in zip(calls, found, strict=True):
