@@ -108,14 +108,11 @@ def loads(text: str, name: str = "<text>", checked: bool = False) -> Kernel:
     head = recall.head(text, name) if recall.possible() else None
     made = Kernel(_checked(text, name)) if head is None else Kernel._of(head)
     made._text = text, name
-    return _telling(made) if checked else made
+    if checked:
+        from kgen.runtime.checked import Checked
 
-
-def _telling(made: Kernel) -> Kernel:
-    """A kernel whose calls tell of lookups outside."""
-    from kgen.runtime.checked import Checked
-
-    return cast("Kernel", Checked(made))
+        return cast("Kernel", Checked(made))
+    return made
 
 
 @overload
@@ -138,21 +135,15 @@ def kernel(function: Any = None, *, where: str = "") -> Any:
         raise KgenError(f"@kgen.kernel decorates a function, not {function!r}", help="write `@kgen.kernel` above its `def`")
     plain: Any = getattr(function, "__func__", function)  # of a static method
     made: Any
-    if isinstance(plain, types.FunctionType) and _is_method(plain):
-        from kgen.runtime.methods import method
+    from kgen.runtime.methods import is_method, method
 
+    if isinstance(plain, types.FunctionType) and is_method(plain):
         made = method(plain, Kernel, where)
         return made
     made = Kernel(trace(plain, where=where))
     functools.update_wrapper(made, plain, updated=())
     made.__signature__ = inspect.signature(plain)
     return made
-
-
-def _is_method(function: types.FunctionType) -> bool:
-    """Whether a function's first parameter is `self`, which has no type of a kernel's."""
-    first = next(iter(inspect.signature(function).parameters.values()), None)
-    return first is not None and first.name == "self" and first.annotation is first.empty and first.default is first.empty
 
 
 #: The default target on a GPU: of kernels that reduce or do not, from so many elements of the largest tensor on; the last that fits.
@@ -483,16 +474,16 @@ class Kernel:
             from kgen.runtime.launchers import warm_up_triton
 
             warm_up_triton()
+        return self._general(args, kwargs, out, target) if "_calls" in self.__dict__ else self._first(args, kwargs, out, target)
+
+    def _general(self, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:
         if self._calls.special(args, kwargs):
             return self._special(args, kwargs, out, target)
         if (heard := self._calls.heard()) is not None:
             heard.plain = True
-        if self._parts is not None:
-            from kgen.runtime import parts
+        return self._plainly(args, kwargs, out, target)
 
-            return parts.call(self, args, kwargs, out, target)
-        result = self._calls(args, kwargs, out, target)
-        return self._bound(args, kwargs, out, target) if result is self._calls.miss else result
+    _first = _uncollected(_general)  # which makes what launches it
 
     def _special(self, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:
         """A call that is traced or transformed, differentiated, or whose tensors are no plain ones."""
@@ -505,6 +496,9 @@ class Kernel:
             result = fast.call(args, {**kwargs, "out": out, "target": target} if out is not None or target is not None else kwargs)
             if result is not NotImplemented:
                 return result
+        return self._plainly(args, kwargs, out, target)
+
+    def _plainly(self, args: tuple, kwargs: dict[str, Any], out: Any, target: str | None) -> Any:
         if self._parts is not None:
             from kgen.runtime import parts
 

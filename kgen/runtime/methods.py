@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 MOST_KERNELS = 64
 
 
+def is_method(function: types.FunctionType) -> bool:
+    """Whether a function's first parameter is `self`, which has no type of a kernel's."""
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    return first is not None and first.name == "self" and first.annotation is first.empty and first.default is first.empty
+
+
 def method(function: types.FunctionType, made_of: Callable[[Any], Kernel], where: str = "") -> Any:
     """A method in whose place a class holds a function that runs kernels; its `kernels` lists those made so far.  `made_of` makes a
     kernel that runs of a checked one; `where` says sizes, as `kgen.kernel` has it."""

@@ -224,3 +224,21 @@ def test_the_collector_rests_while_a_kernel_is_made_and_no_longer() -> None:
         finally:
             gc.enable()
     assert seen == [False] * 4
+
+
+def test_the_collector_rests_in_a_kernels_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while it plans and launches; not in calls behind it, nor where it failed."""
+    import gc
+
+    from kgen.runtime import launchers
+
+    seen: list[bool] = []
+    run = launchers.Torch.__call__
+    monkeypatch.setattr(launchers.Torch, "__call__", lambda self, call: (seen.append(gc.isenabled()), run(self, call))[0])
+    silu = kgen.load("silu")
+    for _ in range(2):
+        silu(torch.ones(5), target="torch")
+    assert seen == [False, True]
+    with pytest.raises(kgen.KgenError):
+        kgen.load("silu")(torch.ones(5), target="none")
+    assert gc.isenabled()
