@@ -149,6 +149,25 @@ class RowsView(RowUnit):
             return []
         return [t for t in c.inputs if set(t.dims) & set(self.inner) and self.last not in t.dims]
 
+    @property
+    def brief(self) -> list[str]:
+        """What has to hold, in C++, for a row of whole groups that is one tile to be gone through without a look at where it lies: all that
+        its readings read and write lies side by side along each run, as many groups in each and equally far apart, or together where
+        something else has one value for a run.  One run, if a reading does not go from run to run; nothing, if readings do not agree."""
+        readings = [c for c in self.phases if c.element]
+        steps: dict[str, int] = {}  # of each operand from one element to the next
+        for c in readings:
+            still = self.still(c)
+            own = [(t.name, int(t not in still)) for t in c.inputs] + [(self.pointer[y.name], 1) for y in c.outputs]
+            if any(steps.setdefault(name, step) != step for name, step in own):
+                return []
+        found = [f"inner.even(64, {1 + all(map(self.runs, readings))})"]
+        for name, step in steps.items():
+            k = self.position[name]
+            together = step and 0 in steps.values()
+            found.append(f"inner.neighbours({k})" if together else f"inner.stride[{k}][inner.rank - 1] == {step}")
+        return found
+
     def moving(self, c: PhaseView) -> list[str]:
         """The operands whose places move from run to run: what has one value for a run, else all."""
         still = self.still(c)

@@ -263,3 +263,41 @@ def test_runs_that_lie_apart_along_several_dims_are_those_of_a_row(a: int, b: in
     x = torch.randn(a, b + 2, 70, s)[:, 1:-1]
     for one, other in zip(apart(x), together(x.permute(2, 0, 1, 3).contiguous()), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("n", (64, 100, 192, 512, 1024, 2048, 2112))
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float64), ids=str)
+def test_rows_of_one_tile_are_the_same_wherever_they_lie(n: int, dtype: torch.dtype) -> None:
+    """Rows whose elements lie together and are whole groups are gone through without a look at each tile; to the same numbers."""
+    texts = (
+        "f(x: T[B, N], w: T[N]) -> (y: T[B, N], s: T32[B])\n\ny = softmax[N](x) * w\ns = sum[N](x * w)\n",
+        "f(x: T[B, N], w: T[N]) -> (y: T[B, N], k: i64[B])\n\ny = x + index[N] * w\nk = argmax[N](x * w)\n",
+        "f(x: T[B, N], w: T[N]) -> (y: T[B, N], s: T32[B])\n\ns = mean[N](x)\ny = (x - s) * rsqrt(mean[N]((x - s)^2) + 1) * w\n",
+        "f(x: T[B, N], w: T[N]) -> s: T32[B]\n\ns = max[N](x * w)\n",
+    )
+    x, w = torch.randn(70, n).to(dtype), torch.randn(n).to(dtype)
+    spread = [torch.stack([v, v], -1)[..., 0] for v in (x, w)]
+    for text in texts:
+        own = kgen.loads(text, "tiles.k")
+        together, apart = own(x, w), own(*spread)
+        for one, other in zip(*((r if isinstance(r, tuple) else (r,)) for r in (together, apart)), strict=True):
+            assert torch.equal(one, other), text
+        alone = own(x[3:4], w)
+        alone, every = ((r if isinstance(r, tuple) else (r,)) for r in (alone, together))
+        assert all(torch.equal(one[0], other[3]) for one, other in zip(alone, every, strict=True)), text
+
+
+@pytest.mark.parametrize("c, s", [(1, 128), (8, 64), (8, 128), (8, 100), (2, 1024)])
+def test_one_value_for_a_run_whether_runs_lie_apart_or_not(c: int, s: int) -> None:
+    """Short rows of runs that lie equally far apart, in what is read and in what is written, beside parameters that each run has one of."""
+    result = "f(x: T[B, C, S], w: T[C]) -> (y: T[B, C, S], t: {0}[B])\n\ny = (x - mean[C, S](x * w)) * w\nt = {1}[C, S](y)\n"
+    x, w = torch.randn(6, 2 * c, s), torch.randn(c)
+    for text in (result.format("T32", "sum"), result.format("i64", "argmax")):
+        own = kgen.loads(text, "runs.k")
+        wanted = own(x[:, ::2].contiguous(), w)
+        exact = (x[:, ::2] * w[:, None]).double()
+        exact = ((x[:, ::2] - exact.mean((1, 2), True)) * w[:, None]).flatten(1)
+        torch.testing.assert_close(wanted[1].double(), exact.sum(1) if "sum" in text else exact.argmax(1).double(), rtol=1e-4, atol=1e-4)
+        out = torch.empty(6, 3 * c, s)
+        for got in (own(x[:, ::2], w), own(x[:, ::2], w, out=(out[:, ::3], None)), own(x[:, ::2].contiguous(), w, out=(out[:, ::3], None))):
+            assert all(torch.equal(one, other) for one, other in zip(got, wanted, strict=True))

@@ -177,6 +177,8 @@ template <int K> struct Loop {
             if (stride[k][d] != n) return false;
         return rank > 0;
     }
+    // Whether these are so many runs at most, each of whole groups: two dims are runs that lie equally far apart.
+    bool even(int64_t group, int dims) const { return 0 < rank && rank <= dims && size[rank - 1] % group == 0; }
     // How many elements to take at once: as many as lie together, where those are whole groups.
     int64_t span(int64_t most, int64_t least = 64) const {
         int64_t span = most;
@@ -332,7 +334,7 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
 };
 
 // The results of the segments of a row (of `used` rows, where lanes are rows), combined pairwise.
-template <typename T, int64_t W> struct Parts {
+template <typename T, int64_t W, bool ALONE> struct Parts {
     const int64_t segments, used;
     T one[W];
     std::unique_ptr<T[]> many;
@@ -352,6 +354,15 @@ template <typename T, int64_t W> struct Parts {
         if (many) std::copy_n(at(0), width(), one);  // padded, as the lanes are
         return one;
     }
+};
+
+// The same of one row that is one segment.
+template <typename T> struct Parts<T, 1, true> {
+    T one[1];
+
+    Parts(int64_t, int64_t) {}
+    template <typename From> void put(int64_t, const From& from) { one[0] = from[0]; }
+    template <typename Combine> const T* finish(Combine) { return one; }
 };
 
 // N neighbours that are the halves of words: all lower ones, then all upper ones.
@@ -385,8 +396,9 @@ void layernorm_run(
     const int outer = rank - inner_rank;
     const Loop<4> rows(outer, size, {w_stride, b_stride, y_stride, x_stride});
     const Loop<4> inner(inner_rank, size + outer, {w_stride + outer, b_stride + outer, y_stride + outer, x_stride + outer});
-    const auto run = [&](auto mode, auto once) {
+    const auto run = [&](auto mode, auto brief, auto once) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr bool ONCE = decltype(once)::value;  // whether it is so long that the reading of a peak makes the sums about it as well
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
@@ -395,7 +407,7 @@ void layernorm_run(
         constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<4>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         constexpr bool ALONE = !ACROSS && !ONCE;  // whether a row is one segment
         const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
@@ -423,9 +435,9 @@ void layernorm_run(
             [[maybe_unused]] T* y_row = y + begin[2];
             [[maybe_unused]] T* y_side = ACROSS ? rows.dense(2, y, row, width, padded) : nullptr;
             if constexpr (!ONCE) {
-                Parts<F, WIDTH> sum_N_parts(segments, width);
+                Parts<F, WIDTH, ALONE> sum_N_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(F(0), padded, sum_N_combine);
                     [[maybe_unused]] F sum_N_held[GROUP];  // in registers, along one row
                     if constexpr (!ACROSS) std::fill_n(sum_N_held, GROUP, F(0));
@@ -433,15 +445,15 @@ void layernorm_run(
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
-                    typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                    typename Loop<4>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(3, i) :
                             along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                             lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
@@ -464,7 +476,7 @@ void layernorm_run(
                                     sum_N_now[l] = sum_N_combine(sum_N_now[l], l < left ? sum_N_given[l] : F(0));
                             }
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                             constexpr int64_t MANY = decltype(many)::value;
                             F sum_N_lanes[MANY];
@@ -492,12 +504,12 @@ void layernorm_run(
                             sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                             group(j, Whole());
                         }
-                        if constexpr (!ACROSS) {
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
                         if constexpr (ACROSS) sum_N_part.next(step, 32);
-                        else sum_N_part.next(sum_N_held, count, 2048);
-                        if (along && !dense) place.next(count);
+                        else if constexpr (!BRIEF) sum_N_part.next(sum_N_held, count, 2048);
+                        if (!BRIEF && along && !dense) place.next(count);
                     }
                     if constexpr (ACROSS) sum_N_parts.put(s, sum_N_part.finish());
                     else sum_N_parts.put(s, sum_N_part.finish(sum_N_held));
@@ -513,9 +525,9 @@ void layernorm_run(
                         mu_rows[j + l] = mu;
                     }
                 }
-                Parts<F, WIDTH> sum_N__parts(segments, width);
+                Parts<F, WIDTH, ALONE> sum_N__parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F mu_now_row = mu_rows[0];
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_N__combine)> sum_N__part(F(0), padded, sum_N__combine);
                     [[maybe_unused]] F sum_N__held[GROUP];  // in registers, along one row
@@ -525,17 +537,17 @@ void layernorm_run(
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                    const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[3][inner.rank - 1] == 1));
+                    const bool x_asks = asks && n <= NEAR && (BRIEF || x_dense || (along && inner.stride[3][inner.rank - 1] == 1));
                     const T* const x_ahead = x_asks ? x + rows.offset(3, row + 1) : nullptr;
-                    typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                    typename Loop<4>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(3, i) :
                             along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                             lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
@@ -563,7 +575,7 @@ void layernorm_run(
                                     sum_N__now[l] = sum_N__combine(sum_N__now[l], l < left ? sum_N__given[l] : F(0));
                             }
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                             constexpr int64_t MANY = decltype(many)::value;
                             F sum_N__lanes[MANY];
@@ -591,12 +603,12 @@ void layernorm_run(
                             sum_N__now = ACROSS ? sum_N__part.now + j : sum_N__held;
                             group(j, Whole());
                         }
-                        if constexpr (!ACROSS) {
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
                         if constexpr (ACROSS) sum_N__part.next(step, 32);
-                        else sum_N__part.next(sum_N__held, count, 2048);
-                        if (along && !dense) place.next(count);
+                        else if constexpr (!BRIEF) sum_N__part.next(sum_N__held, count, 2048);
+                        if (!BRIEF && along && !dense) place.next(count);
                     }
                     if constexpr (ACROSS) sum_N__parts.put(s, sum_N__part.finish());
                     else sum_N__parts.put(s, sum_N__part.finish(sum_N__held));
@@ -611,48 +623,48 @@ void layernorm_run(
                     }
                 }
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F mu_now_row = mu_rows[0];
                     [[maybe_unused]] const F rsqrt_row_now_row = rsqrt_row_rows[0];
                     const bool dense = !ACROSS && x_dense && w_dense && b_dense && y_dense;
                     const int64_t most = dense ? LANES : span;
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                    const bool x_asks = asks && n > NEAR && (x_dense || (along && inner.stride[3][inner.rank - 1] == 1));
+                    const bool x_asks = asks && n > NEAR && (BRIEF || x_dense || (along && inner.stride[3][inner.rank - 1] == 1));
                     const T* const x_ahead = x_asks ? x + rows.offset(3, row + 1) : nullptr;
-                    const bool y_asks = asks && n <= NEAR && (y_dense || (along && inner.stride[2][inner.rank - 1] == 1));
+                    const bool y_asks = asks && n <= NEAR && (BRIEF || y_dense || (along && inner.stride[2][inner.rank - 1] == 1));
                     const T* const y_ahead = y_asks ? y + rows.offset(2, row + 1) : nullptr;
-                    typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                    typename Loop<4>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(3, i) :
                             along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                             lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
                         T w_buffer[LANES];
                         const T* w_tile =
-                            w_dense && count == filled ? w_row + i :
+                            BRIEF || (w_dense && count == filled) ? w_row + i :
                             w_side ? w_side + inner.offset(0, i) :
                             along ? inner.tile(0, w_row + place.offset[0], count, w_buffer) :
                             lanes.load(0, ACROSS ? w + inner.offset(0, i) : w_row, first, count, w_buffer, filled);
                         T b_buffer[LANES];
                         const T* b_tile =
-                            b_dense && count == filled ? b_row + i :
+                            BRIEF || (b_dense && count == filled) ? b_row + i :
                             b_side ? b_side + inner.offset(1, i) :
                             along ? inner.tile(1, b_row + place.offset[1], count, b_buffer) :
                             lanes.load(1, ACROSS ? b + inner.offset(1, i) : b_row, first, count, b_buffer, filled);
                         T y_buffer[LANES];
                         T* y_from = ACROSS ? y + inner.offset(2, i) : y_row;
                         T* y_place =
-                            y_dense && count == filled ? y_row + i :
+                            BRIEF || (y_dense && count == filled) ? y_row + i :
                             y_side ? y_side + inner.offset(2, i) :
                             along ? inner.tile(2, y_row + place.offset[2]) :
                             lanes.dense(2, y_from, first, count, filled);
-                        T* y_tile = y_place ? y_place : y_buffer;
+                        T* y_tile = BRIEF || y_place ? y_place : y_buffer;
                         const T* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[3] : i) : nullptr;
                         const T* y_next = y_ahead ? y_ahead + (along && !dense ? place.offset[2] : i) : nullptr;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
@@ -684,17 +696,17 @@ void layernorm_run(
                             }
                             if constexpr (PAIRS) narrowed<OF>(y_wide, y_tile + j);
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         int64_t j = 0;
                         if constexpr (ACROSS) {
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
                         }
                         for (; j < groups; j += GROUP) group(j, Whole());
-                        if constexpr (!ACROSS) {
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
-                        if (!y_place) lanes.store(2, y_from, first, count, y_buffer);
-                        if (along && !dense) place.next(count);
+                        if (!BRIEF && !y_place) lanes.store(2, y_from, first, count, y_buffer);
+                        if (!BRIEF && along && !dense) place.next(count);
                     }
                 });
             } else {
@@ -714,21 +726,21 @@ void layernorm_run(
                     top.sqsum_N = own.sqsum_N + next.sqsum_N;
                     return top;
                 };
-                Parts<sum_N_partial, WIDTH> sum_N_parts(segments, width);
+                Parts<sum_N_partial, WIDTH, ALONE> sum_N_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<sum_N_partial, 1, decltype(sum_N_join)> sum_N_part({}, 1, sum_N_join);
                     const bool dense = !ACROSS && x_dense;
                     const int64_t most = dense ? LANES : span;
-                    typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                    typename Loop<4>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(3, i) :
                             along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                             lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
@@ -748,13 +760,13 @@ void layernorm_run(
                                 for (int l = 0; l < GROUP; l++) sum_N_held[l] = sum_N_combine(sum_N_held[l], l < left ? sum_N_given[l] : F(0));
                             }
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         int64_t j = 0;
                         if constexpr (ACROSS) {
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
                         }
                         for (; j < groups; j += GROUP) group(j, Whole());
-                        if constexpr (!ACROSS) {
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
                         const F sum_N_top = folded<GROUP>(sum_N_held, sum_N_combine);
@@ -778,7 +790,7 @@ void layernorm_run(
                         const F sqsum_N_top = folded<GROUP>(sqsum_N_held, sqsum_N_combine);
                         sum_N_part.now[0] = sum_N_join(sum_N_part.now[0], {sum_N_top, sqsum_N_count_top, sqsum_N_top});
                         sum_N_part.next(count, 2048);
-                        if (along && !dense) place.next(count);
+                        if (!BRIEF && along && !dense) place.next(count);
                     }
                     sum_N_parts.put(s, sum_N_part.finish());
                 });
@@ -797,43 +809,43 @@ void layernorm_run(
                     }
                 }
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F mu_now_row = mu_rows[0];
                     [[maybe_unused]] const F rsqrt_row_now_row = rsqrt_row_rows[0];
                     const bool dense = !ACROSS && x_dense && w_dense && b_dense && y_dense;
                     const int64_t most = dense ? LANES : span;
-                    typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                    typename Loop<4>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(3, i) :
                             along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                             lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
                         T w_buffer[LANES];
                         const T* w_tile =
-                            w_dense && count == filled ? w_row + i :
+                            BRIEF || (w_dense && count == filled) ? w_row + i :
                             w_side ? w_side + inner.offset(0, i) :
                             along ? inner.tile(0, w_row + place.offset[0], count, w_buffer) :
                             lanes.load(0, ACROSS ? w + inner.offset(0, i) : w_row, first, count, w_buffer, filled);
                         T b_buffer[LANES];
                         const T* b_tile =
-                            b_dense && count == filled ? b_row + i :
+                            BRIEF || (b_dense && count == filled) ? b_row + i :
                             b_side ? b_side + inner.offset(1, i) :
                             along ? inner.tile(1, b_row + place.offset[1], count, b_buffer) :
                             lanes.load(1, ACROSS ? b + inner.offset(1, i) : b_row, first, count, b_buffer, filled);
                         T y_buffer[LANES];
                         T* y_from = ACROSS ? y + inner.offset(2, i) : y_row;
                         T* y_place =
-                            y_dense && count == filled ? y_row + i :
+                            BRIEF || (y_dense && count == filled) ? y_row + i :
                             y_side ? y_side + inner.offset(2, i) :
                             along ? inner.tile(2, y_row + place.offset[2]) :
                             lanes.dense(2, y_from, first, count, filled);
-                        T* y_tile = y_place ? y_place : y_buffer;
+                        T* y_tile = BRIEF || y_place ? y_place : y_buffer;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                             [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
@@ -861,26 +873,28 @@ void layernorm_run(
                             }
                             if constexpr (PAIRS) narrowed<OF>(y_wide, y_tile + j);
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         int64_t j = 0;
                         if constexpr (ACROSS) {
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
                         }
                         for (; j < groups; j += GROUP) group(j, Whole());
-                        if constexpr (!ACROSS) {
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
-                        if (!y_place) lanes.store(2, y_from, first, count, y_buffer);
-                        if (along && !dense) place.next(count);
+                        if (!BRIEF && !y_place) lanes.store(2, y_from, first, count, y_buffer);
+                        if (!BRIEF && along && !dense) place.next(count);
                     }
                 });
             }
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
-    else if (inner.numel <= 65536) run(std::false_type(), std::false_type());
-    else run(std::false_type(), std::true_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type(), std::false_type());
+    else if (inner.numel <= 4 * TILE && inner.even(64, 1) && inner.stride[3][inner.rank - 1] == 1 && inner.stride[0][inner.rank - 1] == 1 && inner.stride[1][inner.rank - 1] == 1 && inner.stride[2][inner.rank - 1] == 1)
+        run(std::false_type(), std::true_type(), std::false_type());
+    else if (inner.numel <= 65536) run(std::false_type(), std::false_type(), std::false_type());
+    else run(std::false_type(), std::false_type(), std::true_type());
 }
 
 }  // namespace

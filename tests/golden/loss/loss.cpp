@@ -304,6 +304,8 @@ template <int K> struct Loop {
             if (stride[k][d] != n) return false;
         return rank > 0;
     }
+    // Whether these are so many runs at most, each of whole groups: two dims are runs that lie equally far apart.
+    bool even(int64_t group, int dims) const { return 0 < rank && rank <= dims && size[rank - 1] % group == 0; }
     // How many elements to take at once: as many as lie together, where those are whole groups.
     int64_t span(int64_t most, int64_t least = 64) const {
         int64_t span = most;
@@ -467,7 +469,7 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
 };
 
 // The results of the segments of a row (of `used` rows, where lanes are rows), combined pairwise.
-template <typename T, int64_t W> struct Parts {
+template <typename T, int64_t W, bool ALONE> struct Parts {
     const int64_t segments, used;
     T one[W];
     std::unique_ptr<T[]> many;
@@ -487,6 +489,15 @@ template <typename T, int64_t W> struct Parts {
         if (many) std::copy_n(at(0), width(), one);  // padded, as the lanes are
         return one;
     }
+};
+
+// The same of one row that is one segment.
+template <typename T> struct Parts<T, 1, true> {
+    T one[1];
+
+    Parts(int64_t, int64_t) {}
+    template <typename From> void put(int64_t, const From& from) { one[0] = from[0]; }
+    template <typename Combine> const T* finish(Combine) { return one; }
 };
 
 // Element i of n along a dim, 0 outside.
@@ -527,8 +538,9 @@ void loss_l_run(
     const int outer = rank - inner_rank;
     const Loop<8> rows(outer, size, {t_stride, l_stride, of_stride, l_kept_stride, x_at_stride, weight_at_stride, class_at_stride, x_stride});
     const Loop<8> inner(inner_rank, size + outer, {t_stride + outer, l_stride + outer, of_stride + outer, l_kept_stride + outer, x_at_stride + outer, weight_at_stride + outer, class_at_stride + outer, x_stride + outer});
-    const auto run = [&](auto mode, auto once) {
+    const auto run = [&](auto mode, auto brief, auto once) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr bool ONCE = decltype(once)::value;  // whether it is so long that the reading of a peak makes the sums about it as well
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
@@ -537,7 +549,7 @@ void loss_l_run(
         constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<8>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t far = ACROSS || n > NEAR ? 1 : 2 * NEAR / n;  // rows on to what is asked for
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         constexpr bool ALONE = !ACROSS && !ONCE;  // whether a row is one segment
@@ -599,9 +611,9 @@ void loss_l_run(
                         of_rows[j + l] = of;
                     }
                 }
-                Parts<F, WIDTH> max_V_parts(segments, width);
+                Parts<F, WIDTH, ALONE> max_V_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(max_V_combine)> max_V_part(F(-INFINITY), padded, max_V_combine);
                     [[maybe_unused]] F max_V_held[GROUP];  // in registers, along one row
                     if constexpr (!ACROSS) std::fill_n(max_V_held, GROUP, F(-INFINITY));
@@ -609,15 +621,15 @@ void loss_l_run(
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
-                    typename Loop<8>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                    typename Loop<8>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(7, i) :
                             along ? inner.tile(7, x_row + place.offset[7], count, x_buffer) :
                             lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
@@ -640,7 +652,7 @@ void loss_l_run(
                                     max_V_now[l] = max_V_combine(max_V_now[l], l < left ? max_V_given[l] : F(-INFINITY));
                             }
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                             constexpr int64_t MANY = decltype(many)::value;
                             F max_V_lanes[MANY];
@@ -668,12 +680,12 @@ void loss_l_run(
                             max_V_now = ACROSS ? max_V_part.now + j : max_V_held;
                             group(j, Whole());
                         }
-                        if constexpr (!ACROSS) {
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
                         if constexpr (ACROSS) max_V_part.next(step, 32);
-                        else max_V_part.next(max_V_held, count, 2048);
-                        if (along && !dense) place.next(count);
+                        else if constexpr (!BRIEF) max_V_part.next(max_V_held, count, 2048);
+                        if (!BRIEF && along && !dense) place.next(count);
                     }
                     if constexpr (ACROSS) max_V_parts.put(s, max_V_part.finish());
                     else max_V_parts.put(s, max_V_part.finish(max_V_held));
@@ -687,9 +699,9 @@ void loss_l_run(
                         where_row_rows[j + l] = std::isfinite(max_V) ? max_V : F(0);
                     }
                 }
-                Parts<F, WIDTH> sum_V_parts(segments, width);
+                Parts<F, WIDTH, ALONE> sum_V_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F where_row_now_row = where_row_rows[0];
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_V_combine)> sum_V_part(F(0), padded, sum_V_combine);
                     [[maybe_unused]] F sum_V_held[GROUP];  // in registers, along one row
@@ -699,17 +711,17 @@ void loss_l_run(
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
                     const bool asks = segments == 1 && row + far < rows.numel;  // for a row that is near when its turn comes
-                    const bool x_asks = asks && (x_dense || (along && inner.stride[7][inner.rank - 1] == 1));
+                    const bool x_asks = asks && (BRIEF || x_dense || (along && inner.stride[7][inner.rank - 1] == 1));
                     const T* const x_ahead = x_asks ? x + rows.offset(7, row + far) : nullptr;
-                    typename Loop<8>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                    typename Loop<8>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(7, i) :
                             along ? inner.tile(7, x_row + place.offset[7], count, x_buffer) :
                             lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
@@ -735,7 +747,7 @@ void loss_l_run(
                                     sum_V_now[l] = sum_V_combine(sum_V_now[l], l < left ? sum_V_given[l] : F(0));
                             }
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                             constexpr int64_t MANY = decltype(many)::value;
                             F sum_V_lanes[MANY];
@@ -763,12 +775,12 @@ void loss_l_run(
                             sum_V_now = ACROSS ? sum_V_part.now + j : sum_V_held;
                             group(j, Whole());
                         }
-                        if constexpr (!ACROSS) {
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
                         if constexpr (ACROSS) sum_V_part.next(step, 32);
-                        else sum_V_part.next(sum_V_held, count, 2048);
-                        if (along && !dense) place.next(count);
+                        else if constexpr (!BRIEF) sum_V_part.next(sum_V_held, count, 2048);
+                        if (!BRIEF && along && !dense) place.next(count);
                     }
                     if constexpr (ACROSS) sum_V_parts.put(s, sum_V_part.finish());
                     else sum_V_parts.put(s, sum_V_part.finish(sum_V_held));
@@ -843,21 +855,21 @@ void loss_l_run(
                         of_rows[j + l] = of;
                     }
                 }
-                Parts<max_V_partial, WIDTH> max_V_parts(segments, width);
+                Parts<max_V_partial, WIDTH, ALONE> max_V_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<max_V_partial, 1, decltype(max_V_join)> max_V_part({}, 1, max_V_join);
                     const bool dense = !ACROSS && x_dense;
                     const int64_t most = dense ? LANES : span;
-                    typename Loop<8>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                    typename Loop<8>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(7, i) :
                             along ? inner.tile(7, x_row + place.offset[7], count, x_buffer) :
                             lanes.load(7, ACROSS ? x + inner.offset(7, i) : x_row, first, count, x_buffer, filled);
@@ -877,13 +889,13 @@ void loss_l_run(
                                 for (int l = 0; l < GROUP; l++) max_V_held[l] = max_V_combine(max_V_held[l], l < left ? max_V_given[l] : F(-INFINITY));
                             }
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         int64_t j = 0;
                         if constexpr (ACROSS) {
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
                         }
                         for (; j < groups; j += GROUP) group(j, Whole());
-                        if constexpr (!ACROSS) {
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
                         const F max_V_top = folded<GROUP>(max_V_held, max_V_combine);
@@ -906,7 +918,7 @@ void loss_l_run(
                         const F expsum_V_top = folded<GROUP>(expsum_V_held, expsum_V_combine);
                         max_V_part.now[0] = max_V_join(max_V_part.now[0], {max_V_top, expsum_V_top});
                         max_V_part.next(count, 2048);
-                        if (along && !dense) place.next(count);
+                        if (!BRIEF && along && !dense) place.next(count);
                     }
                     max_V_parts.put(s, max_V_part.finish());
                 });
@@ -939,9 +951,11 @@ void loss_l_run(
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
-    else if (inner.numel <= 65536) run(std::false_type(), std::false_type());
-    else run(std::false_type(), std::true_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type(), std::false_type());
+    else if (inner.numel <= 4 * TILE && inner.even(64, 1) && inner.stride[7][inner.rank - 1] == 1)
+        run(std::false_type(), std::true_type(), std::false_type());
+    else if (inner.numel <= 65536) run(std::false_type(), std::false_type(), std::false_type());
+    else run(std::false_type(), std::false_type(), std::true_type());
 }
 
 void loss_scaled_run(
@@ -954,17 +968,19 @@ void loss_scaled_run(
     index_V_stride[rank - 1] = 1;
     const Loop<6> rows(outer, size, {best_stride, scaled_stride, beside_stride, index_V_stride, weight_at__stride, weight_stride});
     const Loop<6> inner(inner_rank, size + outer, {best_stride + outer, scaled_stride + outer, beside_stride + outer, index_V_stride + outer, weight_at__stride + outer, weight_stride + outer});
-    const auto run = [&](auto mode) {
+    const auto run = [&](auto mode, auto brief) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
         using Several = std::integral_constant<int64_t, 4 * GROUP>;
         using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<6>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = BRIEF;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool weight_dense = !ACROSS && inner.neighbours(5);
@@ -1000,9 +1016,9 @@ void loss_scaled_run(
                     t0_rows[j + l] = t0;
                 }
             }
-            Parts<float, WIDTH> sum_V_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+            Parts<float, WIDTH, ALONE> sum_V_parts(segments, width);
+            segmented<ALONE>(apart, segments, [&](int64_t s) {
+                const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_V_combine)> sum_V_part(0.0f, padded, sum_V_combine);
                 [[maybe_unused]] float sum_V_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(sum_V_held, GROUP, 0.0f);
@@ -1010,15 +1026,15 @@ void loss_scaled_run(
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && weight_side;
-                typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                typename Loop<6>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float weight_buffer[LANES];
                     const float* weight_tile =
-                        weight_dense && count == filled ? weight_row + i :
+                        BRIEF || (weight_dense && count == filled) ? weight_row + i :
                         weight_side ? weight_side + inner.offset(5, i) :
                         along ? inner.tile(5, weight_row + place.offset[5], count, weight_buffer) :
                         lanes.load(5, ACROSS ? weight + inner.offset(5, i) : weight_row, first, count, weight_buffer, filled);
@@ -1038,7 +1054,7 @@ void loss_scaled_run(
                                 sum_V_now[l] = sum_V_combine(sum_V_now[l], l < left ? sum_V_given[l] : 0.0f);
                         }
                     };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                    const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         float sum_V_lanes[MANY];
@@ -1066,12 +1082,12 @@ void loss_scaled_run(
                         sum_V_now = ACROSS ? sum_V_part.now + j : sum_V_held;
                         group(j, Whole());
                     }
-                    if constexpr (!ACROSS) {
+                    if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) sum_V_part.next(step, 32);
-                    else sum_V_part.next(sum_V_held, count, 2048);
-                    if (along && !dense) place.next(count);
+                    else if constexpr (!BRIEF) sum_V_part.next(sum_V_held, count, 2048);
+                    if (!BRIEF && along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) sum_V_parts.put(s, sum_V_part.finish());
                 else sum_V_parts.put(s, sum_V_part.finish(sum_V_held));
@@ -1085,21 +1101,21 @@ void loss_scaled_run(
                     add_row_rows[j + l] = 1.0f + sum_V;
                 }
             }
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+            segmented<ALONE>(apart, segments, [&](int64_t s) {
+                const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const float t0_now_row = t0_rows[0];
                 [[maybe_unused]] const float add_row_now_row = add_row_rows[0];
                 const bool dense = !ACROSS && weight_dense && scaled_dense && beside_dense;
                 const int64_t most = dense ? LANES : span;
-                typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                typename Loop<6>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float weight_buffer[LANES];
                     const float* weight_tile =
-                        weight_dense && count == filled ? weight_row + i :
+                        BRIEF || (weight_dense && count == filled) ? weight_row + i :
                         weight_side ? weight_side + inner.offset(5, i) :
                         along ? inner.tile(5, weight_row + place.offset[5], count, weight_buffer) :
                         lanes.load(5, ACROSS ? weight + inner.offset(5, i) : weight_row, first, count, weight_buffer, filled);
@@ -1109,19 +1125,19 @@ void loss_scaled_run(
                     float scaled_buffer[LANES];
                     float* scaled_from = ACROSS ? scaled + inner.offset(1, i) : scaled_row;
                     float* scaled_place =
-                        scaled_dense && count == filled ? scaled_row + i :
+                        BRIEF || (scaled_dense && count == filled) ? scaled_row + i :
                         scaled_side ? scaled_side + inner.offset(1, i) :
                         along ? inner.tile(1, scaled_row + place.offset[1]) :
                         lanes.dense(1, scaled_from, first, count, filled);
-                    float* scaled_tile = scaled_place ? scaled_place : scaled_buffer;
+                    float* scaled_tile = BRIEF || scaled_place ? scaled_place : scaled_buffer;
                     float beside_buffer[LANES];
                     float* beside_from = ACROSS ? beside + inner.offset(2, i) : beside_row;
                     float* beside_place =
-                        beside_dense && count == filled ? beside_row + i :
+                        BRIEF || (beside_dense && count == filled) ? beside_row + i :
                         beside_side ? beside_side + inner.offset(2, i) :
                         along ? inner.tile(2, beside_row + place.offset[2]) :
                         lanes.dense(2, beside_from, first, count, filled);
-                    float* beside_tile = beside_place ? beside_place : beside_buffer;
+                    float* beside_tile = BRIEF || beside_place ? beside_place : beside_buffer;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                         constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                         [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
@@ -1139,25 +1155,27 @@ void loss_scaled_run(
                             beside_tile[j + l] = beside;
                         }
                     };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                    const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                     int64_t j = 0;
                     if constexpr (ACROSS) {
                         for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
                     }
                     for (; j < groups; j += GROUP) group(j, Whole());
-                    if constexpr (!ACROSS) {
+                    if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
-                    if (!scaled_place) lanes.store(1, scaled_from, first, count, scaled_buffer);
-                    if (!beside_place) lanes.store(2, beside_from, first, count, beside_buffer);
-                    if (along && !dense) place.next(count);
+                    if (!BRIEF && !scaled_place) lanes.store(1, scaled_from, first, count, scaled_buffer);
+                    if (!BRIEF && !beside_place) lanes.store(2, beside_from, first, count, beside_buffer);
+                    if (!BRIEF && along && !dense) place.next(count);
                 }
             });
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type());
-    else run(std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
+    else if (inner.numel <= TILE && inner.even(64, 1) && inner.stride[5][inner.rank - 1] == 1 && inner.stride[1][inner.rank - 1] == 1 && inner.stride[2][inner.rank - 1] == 1)
+        run(std::false_type(), std::true_type());
+    else run(std::false_type(), std::false_type());
 }
 
 template <typename T>
@@ -1168,17 +1186,19 @@ void loss_sum_D_kept_run(
     const int outer = rank - inner_rank;
     const Loop<2> rows(outer, size, {sum_D_kept_stride, table_stride});
     const Loop<2> inner(inner_rank, size + outer, {sum_D_kept_stride + outer, table_stride + outer});
-    const auto run = [&](auto mode) {
+    const auto run = [&](auto mode, auto brief) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
         using Several = std::integral_constant<int64_t, 4 * GROUP>;
         using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<2>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = BRIEF;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool table_dense = !ACROSS && inner.neighbours(1);
@@ -1193,9 +1213,9 @@ void loss_sum_D_kept_run(
             [[maybe_unused]] const T* table_side = ACROSS ? rows.dense(1, table, row, width, padded) : nullptr;
             [[maybe_unused]] F* sum_D_kept_row = sum_D_kept + begin[0];
             [[maybe_unused]] F* sum_D_kept_side = ACROSS ? rows.dense(0, sum_D_kept, row, width, padded) : nullptr;
-            Parts<F, WIDTH> sum_D_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+            Parts<F, WIDTH, ALONE> sum_D_parts(segments, width);
+            segmented<ALONE>(apart, segments, [&](int64_t s) {
+                const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_D_combine)> sum_D_part(F(0), padded, sum_D_combine);
                 [[maybe_unused]] F sum_D_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(sum_D_held, GROUP, F(0));
@@ -1204,15 +1224,15 @@ void loss_sum_D_kept_run(
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && table_side;
                 const T* const table_ahead = table_dense ? table_row + 4096 / sizeof(T) : nullptr;  // a page on: the processor's own guesses end with one
-                typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                typename Loop<2>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T table_buffer[LANES];
                     const T* table_tile =
-                        table_dense && count == filled ? table_row + i :
+                        BRIEF || (table_dense && count == filled) ? table_row + i :
                         table_side ? table_side + inner.offset(1, i) :
                         along ? inner.tile(1, table_row + place.offset[1], count, table_buffer) :
                         lanes.load(1, ACROSS ? table + inner.offset(1, i) : table_row, first, count, table_buffer, filled);
@@ -1237,7 +1257,7 @@ void loss_sum_D_kept_run(
                                 sum_D_now[l] = sum_D_combine(sum_D_now[l], l < left ? sum_D_given[l] : F(0));
                         }
                     };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                    const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         F sum_D_lanes[MANY];
@@ -1265,12 +1285,12 @@ void loss_sum_D_kept_run(
                         sum_D_now = ACROSS ? sum_D_part.now + j : sum_D_held;
                         group(j, Whole());
                     }
-                    if constexpr (!ACROSS) {
+                    if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) sum_D_part.next(step, 32);
-                    else sum_D_part.next(sum_D_held, count, 2048);
-                    if (along && !dense) place.next(count);
+                    else if constexpr (!BRIEF) sum_D_part.next(sum_D_held, count, 2048);
+                    if (!BRIEF && along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) sum_D_parts.put(s, sum_D_part.finish());
                 else sum_D_parts.put(s, sum_D_part.finish(sum_D_held));
@@ -1289,8 +1309,10 @@ void loss_sum_D_kept_run(
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type());
-    else run(std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
+    else if (inner.numel <= 4 * TILE && inner.even(64, 1) && inner.stride[1][inner.rank - 1] == 1)
+        run(std::false_type(), std::true_type());
+    else run(std::false_type(), std::false_type());
 }
 
 template <typename T>
@@ -1301,17 +1323,19 @@ void loss_m_run(
     const int outer = rank - inner_rank;
     const Loop<2> rows(outer, size, {m_stride, l_kept_stride});
     const Loop<2> inner(inner_rank, size + outer, {m_stride + outer, l_kept_stride + outer});
-    const auto run = [&](auto mode) {
+    const auto run = [&](auto mode, auto brief) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
         using Several = std::integral_constant<int64_t, 4 * GROUP>;
         using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<2>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = BRIEF;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool l_kept_dense = !ACROSS && inner.neighbours(1);
@@ -1327,30 +1351,30 @@ void loss_m_run(
             [[maybe_unused]] const F* l_kept_side = ACROSS ? rows.dense(1, l_kept, row, width, padded) : nullptr;
             [[maybe_unused]] float* m_row = m + begin[0];
             [[maybe_unused]] float* m_side = ACROSS ? rows.dense(0, m, row, width, padded) : nullptr;
-            Parts<F, WIDTH> sum_all_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+            Parts<F, WIDTH, ALONE> sum_all_parts(segments, width);
+            segmented<ALONE>(apart, segments, [&](int64_t s) {
+                const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_all_combine)> sum_all_part(F(0), padded, sum_all_combine);
                 [[maybe_unused]] F sum_all_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(sum_all_held, GROUP, F(0));
                 const bool dense = !ACROSS && l_kept_dense;
                 // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
-                const bool runs = along && 2 * span < LANES
-                    && !dense && inner.stride[1][inner.rank - 1] == 1;
-                const bool even = runs && inner.rank == 2 && inner.size[1] == span;  // whether all of them lie equally far apart
+                const bool runs = BRIEF || (along && 2 * span < LANES
+                    && !dense && inner.stride[1][inner.rank - 1] == 1);
+                const bool even = BRIEF || (runs && inner.rank == 2 && inner.size[1] == span);  // whether all of them lie equally far apart
                 const int64_t l_kept_apart = inner.stride[1][0];
                 const int64_t most = dense || runs ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(F)) && l_kept_side;
-                typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense && !even);
+                typename Loop<2>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense && !even);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     F l_kept_buffer[LANES];
                     const F* l_kept_tile =
-                        l_kept_dense && count == filled ? l_kept_row + i :
+                        BRIEF || (l_kept_dense && count == filled) ? l_kept_row + i :
                         l_kept_side ? l_kept_side + inner.offset(1, i) :
                         along ? inner.tile(1, l_kept_row + place.offset[1], count, l_kept_buffer) :
                         lanes.load(1, ACROSS ? l_kept + inner.offset(1, i) : l_kept_row, first, count, l_kept_buffer, filled);
@@ -1370,7 +1394,7 @@ void loss_m_run(
                                 sum_all_now[l] = sum_all_combine(sum_all_now[l], l < left ? sum_all_given[l] : F(0));
                         }
                     };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                    const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         F sum_all_lanes[MANY];
@@ -1404,16 +1428,16 @@ void loss_m_run(
                             l_kept_tile += l_kept_apart - span;
                         }
                     }
-                    for (; j < groups; j += GROUP) {
+                    for (; !BRIEF && j < groups; j += GROUP) {
                         sum_all_now = ACROSS ? sum_all_part.now + j : sum_all_held;
                         group(j, Whole());
                     }
-                    if constexpr (!ACROSS) {
+                    if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) sum_all_part.next(step, 32);
-                    else sum_all_part.next(sum_all_held, count, 2048);
-                    if (along && !dense && !runs) place.next(count);
+                    else if constexpr (!BRIEF) sum_all_part.next(sum_all_held, count, 2048);
+                    if (!BRIEF && along && !dense && !runs) place.next(count);
                 }
                 if constexpr (ACROSS) sum_all_parts.put(s, sum_all_part.finish());
                 else sum_all_parts.put(s, sum_all_part.finish(sum_all_held));
@@ -1434,8 +1458,10 @@ void loss_m_run(
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type());
-    else run(std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
+    else if (inner.numel <= 4 * TILE && inner.even(64, 2) && inner.stride[1][inner.rank - 1] == 1)
+        run(std::false_type(), std::true_type());
+    else run(std::false_type(), std::false_type());
 }
 
 template <typename T>
@@ -1447,17 +1473,19 @@ void loss_e_run(
     const int outer = rank - inner_rank;
     const Loop<3> rows(outer, size, {e_stride, table_at_stride, t_stride});
     const Loop<3> inner(inner_rank, size + outer, {e_stride + outer, table_at_stride + outer, t_stride + outer});
-    const auto run = [&](auto mode) {
+    const auto run = [&](auto mode, auto brief) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
         using Several = std::integral_constant<int64_t, 4 * GROUP>;
         using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<3>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = BRIEF;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool t_dense = !ACROSS && inner.neighbours(2);
@@ -1492,8 +1520,10 @@ void loss_e_run(
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type());
-    else run(std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
+    else if (inner.numel <= 4 * TILE && inner.even(64, 2))
+        run(std::false_type(), std::true_type());
+    else run(std::false_type(), std::false_type());
 }
 
 void loss_column_run(
@@ -1503,17 +1533,19 @@ void loss_column_run(
     const int outer = rank - inner_rank;
     const Loop<3> rows(outer, size, {column_stride, class_at__stride, other_stride});
     const Loop<3> inner(inner_rank, size + outer, {column_stride + outer, class_at__stride + outer, other_stride + outer});
-    const auto run = [&](auto mode) {
+    const auto run = [&](auto mode, auto brief) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
         using Several = std::integral_constant<int64_t, 4 * GROUP>;
         using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<3>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = BRIEF;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool other_dense = !ACROSS && inner.neighbours(2);
@@ -1547,8 +1579,10 @@ void loss_column_run(
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type());
-    else run(std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
+    else if (inner.numel <= 4 * TILE && inner.even(64, 2))
+        run(std::false_type(), std::true_type());
+    else run(std::false_type(), std::false_type());
 }
 
 template <typename T>
@@ -1561,17 +1595,19 @@ void loss_share_run(
     const int outer = rank - inner_rank;
     const Loop<5> rows(outer, size, {other_stride, sum_D_kept_stride, share_stride, table_at__stride, table_stride});
     const Loop<5> inner(inner_rank, size + outer, {other_stride + outer, sum_D_kept_stride + outer, share_stride + outer, table_at__stride + outer, table_stride + outer});
-    const auto run = [&](auto mode) {
+    const auto run = [&](auto mode, auto brief) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
         using Several = std::integral_constant<int64_t, 4 * GROUP>;
         using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<5>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = BRIEF;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool table_dense = !ACROSS && inner.neighbours(4);
@@ -1618,8 +1654,10 @@ void loss_share_run(
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type());
-    else run(std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
+    else if (inner.numel <= 4 * TILE && inner.even(64, 2))
+        run(std::false_type(), std::true_type());
+    else run(std::false_type(), std::false_type());
 }
 
 }  // namespace

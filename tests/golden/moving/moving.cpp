@@ -139,6 +139,8 @@ template <int K> struct Loop {
             if (stride[k][d] != n) return false;
         return rank > 0;
     }
+    // Whether these are so many runs at most, each of whole groups: two dims are runs that lie equally far apart.
+    bool even(int64_t group, int dims) const { return 0 < rank && rank <= dims && size[rank - 1] % group == 0; }
     // How many elements to take at once: as many as lie together, where those are whole groups.
     int64_t span(int64_t most, int64_t least = 64) const {
         int64_t span = most;
@@ -302,7 +304,7 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
 };
 
 // The results of the segments of a row (of `used` rows, where lanes are rows), combined pairwise.
-template <typename T, int64_t W> struct Parts {
+template <typename T, int64_t W, bool ALONE> struct Parts {
     const int64_t segments, used;
     T one[W];
     std::unique_ptr<T[]> many;
@@ -324,6 +326,21 @@ template <typename T, int64_t W> struct Parts {
     }
 };
 
+// The same of one row that is one segment.
+template <typename T> struct Parts<T, 1, true> {
+    T one[1];
+
+    Parts(int64_t, int64_t) {}
+    template <typename From> void put(int64_t, const From& from) { one[0] = from[0]; }
+    template <typename Combine> const T* finish(Combine) { return one; }
+};
+
+// The same for the segments of a row; of a row that is one, the body stands where it is called.
+template <bool ALONE, typename Body> inline void segmented(bool pays, int64_t n, const Body& body) {
+    if constexpr (ALONE) body(0);
+    else parallel(pays, n, body);
+}
+
 void moving_run_run(
     int rank, int inner_rank, const int64_t* size, const float* x, const int64_t* x_stride,
     float* run_, const int64_t* run_stride, float* last, const int64_t* last_stride,
@@ -331,8 +348,9 @@ void moving_run_run(
     const int outer = rank - inner_rank;
     const Loop<4> rows(outer, size, {run_stride, last_stride, high_stride, x_stride});
     const Loop<4> inner(inner_rank, size + outer, {run_stride + outer, last_stride + outer, high_stride + outer, x_stride + outer});
-    const auto run = [&](auto mode) {
+    const auto run = [&](auto mode, auto brief) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
         using Several = std::integral_constant<int64_t, 4 * GROUP>;
@@ -340,10 +358,11 @@ void moving_run_run(
         constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<4>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t far = ACROSS || n > NEAR ? 1 : 2 * NEAR / n;  // rows on to what is asked for
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = BRIEF;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(3);
@@ -376,9 +395,9 @@ void moving_run_run(
                     run_rows[j + l] = run_;
                 }
             }
-            Parts<float, WIDTH> low_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+            Parts<float, WIDTH, ALONE> low_parts(segments, width);
+            segmented<ALONE>(apart, segments, [&](int64_t s) {
+                const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(low_combine)> low_part(float(INFINITY), padded, low_combine);
                 [[maybe_unused]] float low_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(low_held, GROUP, float(INFINITY));
@@ -386,15 +405,15 @@ void moving_run_run(
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
-                typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                typename Loop<4>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
-                        x_dense && count == filled ? x_row + i :
+                        BRIEF || (x_dense && count == filled) ? x_row + i :
                         x_side ? x_side + inner.offset(3, i) :
                         along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
@@ -415,7 +434,7 @@ void moving_run_run(
                                 low_now[l] = low_combine(low_now[l], l < left ? low_given[l] : float(INFINITY));
                         }
                     };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                    const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         float low_lanes[MANY];
@@ -443,20 +462,20 @@ void moving_run_run(
                         low_now = ACROSS ? low_part.now + j : low_held;
                         group(j, Whole());
                     }
-                    if constexpr (!ACROSS) {
+                    if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) low_part.next(step, 32);
-                    else low_part.next(low_held, count, 2048);
-                    if (along && !dense) place.next(count);
+                    else if constexpr (!BRIEF) low_part.next(low_held, count, 2048);
+                    if (!BRIEF && along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) low_parts.put(s, low_part.finish());
                 else low_parts.put(s, low_part.finish(low_held));
             });
             [[maybe_unused]] const float* low_rows = low_parts.finish(low_combine);
-            Parts<float, WIDTH> sum_N_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+            Parts<float, WIDTH, ALONE> sum_N_parts(segments, width);
+            segmented<ALONE>(apart, segments, [&](int64_t s) {
+                const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const float low_now_row = low_rows[0];
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(0.0f, padded, sum_N_combine);
                 [[maybe_unused]] float sum_N_held[GROUP];  // in registers, along one row
@@ -465,15 +484,15 @@ void moving_run_run(
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
-                typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                typename Loop<4>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
-                        x_dense && count == filled ? x_row + i :
+                        BRIEF || (x_dense && count == filled) ? x_row + i :
                         x_side ? x_side + inner.offset(3, i) :
                         along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
@@ -494,7 +513,7 @@ void moving_run_run(
                                 sum_N_now[l] = sum_N_combine(sum_N_now[l], l < left ? sum_N_given[l] : 0.0f);
                         }
                     };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                    const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         float sum_N_lanes[MANY];
@@ -522,12 +541,12 @@ void moving_run_run(
                         sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                         group(j, Whole());
                     }
-                    if constexpr (!ACROSS) {
+                    if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) sum_N_part.next(step, 32);
-                    else sum_N_part.next(sum_N_held, count, 2048);
-                    if (along && !dense) place.next(count);
+                    else if constexpr (!BRIEF) sum_N_part.next(sum_N_held, count, 2048);
+                    if (!BRIEF && along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) sum_N_parts.put(s, sum_N_part.finish());
                 else sum_N_parts.put(s, sum_N_part.finish(sum_N_held));
@@ -541,9 +560,9 @@ void moving_run_run(
                     add_row_rows[j + l] = 1.0f + sum_N;
                 }
             }
-            Parts<float, WIDTH> high_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+            Parts<float, WIDTH, ALONE> high_parts(segments, width);
+            segmented<ALONE>(apart, segments, [&](int64_t s) {
+                const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const float add_row_now_row = add_row_rows[0];
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(high_combine)> high_part(float(-INFINITY), padded, high_combine);
                 [[maybe_unused]] float high_held[GROUP];  // in registers, along one row
@@ -553,17 +572,17 @@ void moving_run_run(
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                 const bool asks = segments == 1 && row + far < rows.numel;  // for a row that is near when its turn comes
-                const bool x_asks = asks && (x_dense || (along && inner.stride[3][inner.rank - 1] == 1));
+                const bool x_asks = asks && (BRIEF || x_dense || (along && inner.stride[3][inner.rank - 1] == 1));
                 const float* const x_ahead = x_asks ? x + rows.offset(3, row + far) : nullptr;
-                typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                typename Loop<4>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
-                        x_dense && count == filled ? x_row + i :
+                        BRIEF || (x_dense && count == filled) ? x_row + i :
                         x_side ? x_side + inner.offset(3, i) :
                         along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
@@ -587,7 +606,7 @@ void moving_run_run(
                                 high_now[l] = high_combine(high_now[l], l < left ? high_given[l] : float(-INFINITY));
                         }
                     };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                    const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         float high_lanes[MANY];
@@ -615,12 +634,12 @@ void moving_run_run(
                         high_now = ACROSS ? high_part.now + j : high_held;
                         group(j, Whole());
                     }
-                    if constexpr (!ACROSS) {
+                    if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) high_part.next(step, 32);
-                    else high_part.next(high_held, count, 2048);
-                    if (along && !dense) place.next(count);
+                    else if constexpr (!BRIEF) high_part.next(high_held, count, 2048);
+                    if (!BRIEF && along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) high_parts.put(s, high_part.finish());
                 else high_parts.put(s, high_part.finish(high_held));
@@ -652,8 +671,10 @@ void moving_run_run(
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type());
-    else run(std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
+    else if (inner.numel <= 4 * TILE && inner.even(64, 1) && inner.stride[3][inner.rank - 1] == 1)
+        run(std::false_type(), std::true_type());
+    else run(std::false_type(), std::false_type());
 }
 
 void moving_moving_kernel_run(
@@ -662,17 +683,19 @@ void moving_moving_kernel_run(
     const int outer = rank - inner_rank;
     const Loop<2> rows(outer, size, {moving_kernel_stride, x_stride});
     const Loop<2> inner(inner_rank, size + outer, {moving_kernel_stride + outer, x_stride + outer});
-    const auto run = [&](auto mode) {
+    const auto run = [&](auto mode, auto brief) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
         using Several = std::integral_constant<int64_t, 4 * GROUP>;
         using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<2>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = BRIEF;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(1);
@@ -687,31 +710,31 @@ void moving_moving_kernel_run(
             [[maybe_unused]] const float* x_side = ACROSS ? rows.dense(1, x, row, width, padded) : nullptr;
             [[maybe_unused]] float* moving_kernel_row = moving_kernel + begin[0];
             [[maybe_unused]] float* moving_kernel_side = ACROSS ? rows.dense(0, moving_kernel, row, width, padded) : nullptr;
-            Parts<float, WIDTH> moving_kernel_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+            Parts<float, WIDTH, ALONE> moving_kernel_parts(segments, width);
+            segmented<ALONE>(apart, segments, [&](int64_t s) {
+                const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(moving_kernel_combine)> moving_kernel_part(0.0f, padded, moving_kernel_combine);
                 [[maybe_unused]] float moving_kernel_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(moving_kernel_held, GROUP, 0.0f);
                 const bool dense = !ACROSS && x_dense;
                 // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
-                const bool runs = along && 2 * span < LANES
-                    && !dense && inner.stride[1][inner.rank - 1] == 1;
-                const bool even = runs && inner.rank == 2 && inner.size[1] == span;  // whether all of them lie equally far apart
+                const bool runs = BRIEF || (along && 2 * span < LANES
+                    && !dense && inner.stride[1][inner.rank - 1] == 1);
+                const bool even = BRIEF || (runs && inner.rank == 2 && inner.size[1] == span);  // whether all of them lie equally far apart
                 const int64_t x_apart = inner.stride[1][0];
                 const int64_t most = dense || runs ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                 const float* const x_ahead = x_dense ? x_row + 4096 / sizeof(float) : nullptr;  // a page on: the processor's own guesses end with one
-                typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense && !even);
+                typename Loop<2>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense && !even);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
-                        x_dense && count == filled ? x_row + i :
+                        BRIEF || (x_dense && count == filled) ? x_row + i :
                         x_side ? x_side + inner.offset(1, i) :
                         along ? inner.tile(1, x_row + place.offset[1], count, x_buffer) :
                         lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
@@ -734,7 +757,7 @@ void moving_moving_kernel_run(
                                 moving_kernel_now[l] = moving_kernel_combine(moving_kernel_now[l], l < left ? moving_kernel_given[l] : 0.0f);
                         }
                     };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                    const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         float moving_kernel_lanes[MANY];
@@ -770,16 +793,16 @@ void moving_moving_kernel_run(
                             if (x_next) x_next += x_apart - span;
                         }
                     }
-                    for (; j < groups; j += GROUP) {
+                    for (; !BRIEF && j < groups; j += GROUP) {
                         moving_kernel_now = ACROSS ? moving_kernel_part.now + j : moving_kernel_held;
                         group(j, Whole());
                     }
-                    if constexpr (!ACROSS) {
+                    if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) moving_kernel_part.next(step, 32);
-                    else moving_kernel_part.next(moving_kernel_held, count, 2048);
-                    if (along && !dense && !runs) place.next(count);
+                    else if constexpr (!BRIEF) moving_kernel_part.next(moving_kernel_held, count, 2048);
+                    if (!BRIEF && along && !dense && !runs) place.next(count);
                 }
                 if constexpr (ACROSS) moving_kernel_parts.put(s, moving_kernel_part.finish());
                 else moving_kernel_parts.put(s, moving_kernel_part.finish(moving_kernel_held));
@@ -798,8 +821,10 @@ void moving_moving_kernel_run(
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type());
-    else run(std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
+    else if (inner.numel <= 4 * TILE && inner.even(64, 2) && inner.stride[1][inner.rank - 1] == 1)
+        run(std::false_type(), std::true_type());
+    else run(std::false_type(), std::false_type());
 }
 
 void moving_place_run(int rank, const int64_t* size, int64_t* place_, const int64_t* place_stride) {

@@ -188,6 +188,8 @@ template <int K> struct Loop {
             if (stride[k][d] != n) return false;
         return rank > 0;
     }
+    // Whether these are so many runs at most, each of whole groups: two dims are runs that lie equally far apart.
+    bool even(int64_t group, int dims) const { return 0 < rank && rank <= dims && size[rank - 1] % group == 0; }
     // How many elements to take at once: as many as lie together, where those are whole groups.
     int64_t span(int64_t most, int64_t least = 64) const {
         int64_t span = most;
@@ -351,7 +353,7 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
 };
 
 // The results of the segments of a row (of `used` rows, where lanes are rows), combined pairwise.
-template <typename T, int64_t W> struct Parts {
+template <typename T, int64_t W, bool ALONE> struct Parts {
     const int64_t segments, used;
     T one[W];
     std::unique_ptr<T[]> many;
@@ -371,6 +373,15 @@ template <typename T, int64_t W> struct Parts {
         if (many) std::copy_n(at(0), width(), one);  // padded, as the lanes are
         return one;
     }
+};
+
+// The same of one row that is one segment.
+template <typename T> struct Parts<T, 1, true> {
+    T one[1];
+
+    Parts(int64_t, int64_t) {}
+    template <typename From> void put(int64_t, const From& from) { one[0] = from[0]; }
+    template <typename Combine> const T* finish(Combine) { return one; }
 };
 
 // What argmax and argmin carry along: a NaN beats any number, the first of equals the others.
@@ -469,6 +480,12 @@ template <int64_t N> inline void narrowed(const float* wide, bf16* y) {
     for (int64_t l = 0; l < N / 2; l++) put(y + 2 * l, wide[l], wide[l + N / 2]);
 }
 
+// The same for the segments of a row; of a row that is one, the body stands where it is called.
+template <bool ALONE, typename Body> inline void segmented(bool pays, int64_t n, const Body& body) {
+    if constexpr (ALONE) body(0);
+    else parallel(pays, n, body);
+}
+
 template <typename T>
 void places_i_run(
     int rank, int inner_rank, const int64_t* size, const T* x, const int64_t* x_stride,
@@ -486,8 +503,9 @@ void places_i_run(
     index_N_stride[rank - 1] = 1;
     const Loop<17> rows(outer, size, {k_stride, h_stride, flag_stride, i_stride, j_stride, at_stride, least_stride, most_stride, deep_stride, every_stride, some_stride, total_stride, times_stride, product_stride, spread_stride, index_N_stride, x_stride});
     const Loop<17> inner(inner_rank, size + outer, {k_stride + outer, h_stride + outer, flag_stride + outer, i_stride + outer, j_stride + outer, at_stride + outer, least_stride + outer, most_stride + outer, deep_stride + outer, every_stride + outer, some_stride + outer, total_stride + outer, times_stride + outer, product_stride + outer, spread_stride + outer, index_N_stride + outer, x_stride + outer});
-    const auto run = [&](auto mode) {
+    const auto run = [&](auto mode, auto brief) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
         using Several = std::integral_constant<int64_t, 4 * GROUP>;
@@ -495,10 +513,11 @@ void places_i_run(
         constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<17>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t far = ACROSS || n > NEAR ? 1 : 2 * NEAR / n;  // rows on to what is asked for
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = BRIEF;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(16);
@@ -567,20 +586,20 @@ void places_i_run(
             [[maybe_unused]] float* product_side = ACROSS ? rows.dense(13, product, row, width, padded) : nullptr;
             [[maybe_unused]] float* spread_row = spread + begin[14];
             [[maybe_unused]] float* spread_side = ACROSS ? rows.dense(14, spread, row, width, padded) : nullptr;
-            Parts<Found<F>, WIDTH> i_parts(segments, width);
-            Parts<Found<int16_t>, WIDTH> j_parts(segments, width);
-            Parts<Found<int64_t>, WIDTH> at_parts(segments, width);
-            Parts<int16_t, WIDTH> least_parts(segments, width);
-            Parts<uint8_t, WIDTH> most_parts(segments, width);
-            Parts<int64_t, WIDTH> deep_parts(segments, width);
-            Parts<bool, WIDTH> every_parts(segments, width);
-            Parts<bool, WIDTH> some_parts(segments, width);
-            Parts<int64_t, WIDTH> total_parts(segments, width);
-            Parts<int64_t, WIDTH> times_parts(segments, width);
-            Parts<float, WIDTH> product_parts(segments, width);
-            Parts<F, WIDTH> max_N_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+            Parts<Found<F>, WIDTH, ALONE> i_parts(segments, width);
+            Parts<Found<int16_t>, WIDTH, ALONE> j_parts(segments, width);
+            Parts<Found<int64_t>, WIDTH, ALONE> at_parts(segments, width);
+            Parts<int16_t, WIDTH, ALONE> least_parts(segments, width);
+            Parts<uint8_t, WIDTH, ALONE> most_parts(segments, width);
+            Parts<int64_t, WIDTH, ALONE> deep_parts(segments, width);
+            Parts<bool, WIDTH, ALONE> every_parts(segments, width);
+            Parts<bool, WIDTH, ALONE> some_parts(segments, width);
+            Parts<int64_t, WIDTH, ALONE> total_parts(segments, width);
+            Parts<int64_t, WIDTH, ALONE> times_parts(segments, width);
+            Parts<float, WIDTH, ALONE> product_parts(segments, width);
+            Parts<F, WIDTH, ALONE> max_N_parts(segments, width);
+            segmented<ALONE>(apart, segments, [&](int64_t s) {
+                const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Finder<F, ACROSS ? WIDTH : 1, false> i_part(F(-INFINITY), ACROSS ? padded : 1);
                 Finder<int16_t, ACROSS ? WIDTH : 1, true> j_part(int16_t(32767), ACROSS ? padded : 1);
                 Finder<int64_t, ACROSS ? WIDTH : 1, false> at_part(int64_t(-9223372036854775807 - 1), ACROSS ? padded : 1);
@@ -613,33 +632,33 @@ void places_i_run(
                 if constexpr (!ACROSS) std::fill_n(max_N_held, GROUP, F(-INFINITY));
                 const bool dense = !ACROSS && x_dense && k_dense && h_dense && flag_dense;
                 const int64_t most = dense ? LANES : span;
-                typename Loop<17>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                typename Loop<17>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T x_buffer[LANES];
                     const T* x_tile =
-                        x_dense && count == filled ? x_row + i :
+                        BRIEF || (x_dense && count == filled) ? x_row + i :
                         x_side ? x_side + inner.offset(16, i) :
                         along ? inner.tile(16, x_row + place.offset[16], count, x_buffer) :
                         lanes.load(16, ACROSS ? x + inner.offset(16, i) : x_row, first, count, x_buffer, filled);
                     int16_t k_buffer[LANES];
                     const int16_t* k_tile =
-                        k_dense && count == filled ? k_row + i :
+                        BRIEF || (k_dense && count == filled) ? k_row + i :
                         k_side ? k_side + inner.offset(0, i) :
                         along ? inner.tile(0, k_row + place.offset[0], count, k_buffer) :
                         lanes.load(0, ACROSS ? k + inner.offset(0, i) : k_row, first, count, k_buffer, filled);
                     uint8_t h_buffer[LANES];
                     const uint8_t* h_tile =
-                        h_dense && count == filled ? h_row + i :
+                        BRIEF || (h_dense && count == filled) ? h_row + i :
                         h_side ? h_side + inner.offset(1, i) :
                         along ? inner.tile(1, h_row + place.offset[1], count, h_buffer) :
                         lanes.load(1, ACROSS ? h + inner.offset(1, i) : h_row, first, count, h_buffer, filled);
                     bool flag_buffer[LANES];
                     const bool* flag_tile =
-                        flag_dense && count == filled ? flag_row + i :
+                        BRIEF || (flag_dense && count == filled) ? flag_row + i :
                         flag_side ? flag_side + inner.offset(2, i) :
                         along ? inner.tile(2, flag_row + place.offset[2], count, flag_buffer) :
                         lanes.load(2, ACROSS ? flag + inner.offset(2, i) : flag_row, first, count, flag_buffer, filled);
@@ -810,34 +829,34 @@ void places_i_run(
                             }
                         }
                     };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                    const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                     int64_t j = 0;
                     if constexpr (ACROSS) {
                         for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
                     }
                     for (; j < groups; j += GROUP) group(j, Whole());
-                    if constexpr (!ACROSS) {
+                    if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) least_part.next(1, 32);
-                    else least_part.next(least_held, count, 2048);
+                    else if constexpr (!BRIEF) least_part.next(least_held, count, 2048);
                     if constexpr (ACROSS) most_part.next(1, 32);
-                    else most_part.next(most_held, count, 2048);
+                    else if constexpr (!BRIEF) most_part.next(most_held, count, 2048);
                     if constexpr (ACROSS) deep_part.next(1, 32);
-                    else deep_part.next(deep_held, count, 2048);
+                    else if constexpr (!BRIEF) deep_part.next(deep_held, count, 2048);
                     if constexpr (ACROSS) every_part.next(1, 32);
-                    else every_part.next(every_held, count, 2048);
+                    else if constexpr (!BRIEF) every_part.next(every_held, count, 2048);
                     if constexpr (ACROSS) some_part.next(1, 32);
-                    else some_part.next(some_held, count, 2048);
+                    else if constexpr (!BRIEF) some_part.next(some_held, count, 2048);
                     if constexpr (ACROSS) total_part.next(1, 32);
-                    else total_part.next(total_held, count, 2048);
+                    else if constexpr (!BRIEF) total_part.next(total_held, count, 2048);
                     if constexpr (ACROSS) times_part.next(1, 32);
-                    else times_part.next(times_held, count, 2048);
+                    else if constexpr (!BRIEF) times_part.next(times_held, count, 2048);
                     if constexpr (ACROSS) product_part.next(1, 32);
-                    else product_part.next(product_held, count, 2048);
+                    else if constexpr (!BRIEF) product_part.next(product_held, count, 2048);
                     if constexpr (ACROSS) max_N_part.next(1, 32);
-                    else max_N_part.next(max_N_held, count, 2048);
-                    if (along && !dense) place.next(count);
+                    else if constexpr (!BRIEF) max_N_part.next(max_N_held, count, 2048);
+                    if (!BRIEF && along && !dense) place.next(count);
                 }
                 i_parts.put(s, i_part);
                 j_parts.put(s, j_part);
@@ -873,9 +892,9 @@ void places_i_run(
             [[maybe_unused]] const int64_t* times_rows = times_parts.finish(times_combine);
             [[maybe_unused]] const float* product_rows = product_parts.finish(product_combine);
             [[maybe_unused]] const F* max_N_rows = max_N_parts.finish(max_N_combine);
-            Parts<F, WIDTH> spread_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+            Parts<F, WIDTH, ALONE> spread_parts(segments, width);
+            segmented<ALONE>(apart, segments, [&](int64_t s) {
+                const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const F max_N_now_row = max_N_rows[0];
                 Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(spread_combine)> spread_part(F(0), padded, spread_combine);
                 [[maybe_unused]] F spread_held[GROUP];  // in registers, along one row
@@ -885,23 +904,23 @@ void places_i_run(
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
                 const bool asks = segments == 1 && row + far < rows.numel;  // for a row that is near when its turn comes
-                const bool x_asks = asks && (x_dense || (along && inner.stride[16][inner.rank - 1] == 1));
+                const bool x_asks = asks && (BRIEF || x_dense || (along && inner.stride[16][inner.rank - 1] == 1));
                 const T* const x_ahead = x_asks ? x + rows.offset(16, row + far) : nullptr;
-                const bool k_asks = asks && (k_dense || (along && inner.stride[0][inner.rank - 1] == 1));
+                const bool k_asks = asks && (BRIEF || k_dense || (along && inner.stride[0][inner.rank - 1] == 1));
                 const int16_t* const k_ahead = k_asks ? k + rows.offset(0, row + far) : nullptr;
-                const bool h_asks = asks && (h_dense || (along && inner.stride[1][inner.rank - 1] == 1));
+                const bool h_asks = asks && (BRIEF || h_dense || (along && inner.stride[1][inner.rank - 1] == 1));
                 const uint8_t* const h_ahead = h_asks ? h + rows.offset(1, row + far) : nullptr;
-                const bool flag_asks = asks && (flag_dense || (along && inner.stride[2][inner.rank - 1] == 1));
+                const bool flag_asks = asks && (BRIEF || flag_dense || (along && inner.stride[2][inner.rank - 1] == 1));
                 const bool* const flag_ahead = flag_asks ? flag + rows.offset(2, row + far) : nullptr;
-                typename Loop<17>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                typename Loop<17>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T x_buffer[LANES];
                     const T* x_tile =
-                        x_dense && count == filled ? x_row + i :
+                        BRIEF || (x_dense && count == filled) ? x_row + i :
                         x_side ? x_side + inner.offset(16, i) :
                         along ? inner.tile(16, x_row + place.offset[16], count, x_buffer) :
                         lanes.load(16, ACROSS ? x + inner.offset(16, i) : x_row, first, count, x_buffer, filled);
@@ -935,7 +954,7 @@ void places_i_run(
                                 spread_now[l] = spread_combine(spread_now[l], l < left ? spread_given[l] : F(0));
                         }
                     };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                    const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         F spread_lanes[MANY];
@@ -963,12 +982,12 @@ void places_i_run(
                         spread_now = ACROSS ? spread_part.now + j : spread_held;
                         group(j, Whole());
                     }
-                    if constexpr (!ACROSS) {
+                    if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) spread_part.next(step, 32);
-                    else spread_part.next(spread_held, count, 2048);
-                    if (along && !dense) place.next(count);
+                    else if constexpr (!BRIEF) spread_part.next(spread_held, count, 2048);
+                    if (!BRIEF && along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) spread_parts.put(s, spread_part.finish());
                 else spread_parts.put(s, spread_part.finish(spread_held));
@@ -1042,8 +1061,10 @@ void places_i_run(
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type());
-    else run(std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
+    else if (inner.numel <= TILE && inner.even(64, 1) && inner.stride[16][inner.rank - 1] == 1 && inner.stride[0][inner.rank - 1] == 1 && inner.stride[1][inner.rank - 1] == 1 && inner.stride[2][inner.rank - 1] == 1)
+        run(std::false_type(), std::true_type());
+    else run(std::false_type(), std::false_type());
 }
 
 template <typename T>
@@ -1058,17 +1079,19 @@ void places_first_run(
     for (int64_t d = rank - 1 - 1, step = 1; d >= outer; step *= size[d--]) index_all_stride[d] = step;
     const Loop<4> rows(outer, size, {first_stride, index_N__stride, index_all_stride, x_stride});
     const Loop<4> inner(inner_rank, size + outer, {first_stride + outer, index_N__stride + outer, index_all_stride + outer, x_stride + outer});
-    const auto run = [&](auto mode) {
+    const auto run = [&](auto mode, auto brief) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
         using Several = std::integral_constant<int64_t, 4 * GROUP>;
         using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<4>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = BRIEF;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(3);
@@ -1084,22 +1107,22 @@ void places_first_run(
             [[maybe_unused]] const T* x_side = ACROSS ? rows.dense(3, x, row, width, padded) : nullptr;
             [[maybe_unused]] int64_t* first_row = first_ + begin[0];
             [[maybe_unused]] int64_t* first_side = ACROSS ? rows.dense(0, first_, row, width, padded) : nullptr;
-            Parts<Found<F>, WIDTH> first_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+            Parts<Found<F>, WIDTH, ALONE> first_parts(segments, width);
+            segmented<ALONE>(apart, segments, [&](int64_t s) {
+                const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 const int64_t N = N_given;
                 Finder<F, ACROSS ? WIDTH : 1, true> first_part(F(INFINITY), ACROSS ? padded : 1);
                 const bool dense = !ACROSS && x_dense;
                 const int64_t most = dense ? LANES : span;
-                typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                typename Loop<4>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T x_buffer[LANES];
                     const T* x_tile =
-                        x_dense && count == filled ? x_row + i :
+                        BRIEF || (x_dense && count == filled) ? x_row + i :
                         x_side ? x_side + inner.offset(3, i) :
                         along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
@@ -1142,16 +1165,16 @@ void places_first_run(
                             }
                         }
                     };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                    const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                     int64_t j = 0;
                     if constexpr (ACROSS) {
                         for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
                     }
                     for (; j < groups; j += GROUP) group(j, Whole());
-                    if constexpr (!ACROSS) {
+                    if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
-                    if (along && !dense) place.next(count);
+                    if (!BRIEF && along && !dense) place.next(count);
                 }
                 first_parts.put(s, first_part);
             });
@@ -1169,8 +1192,10 @@ void places_first_run(
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type());
-    else run(std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
+    else if (inner.numel <= TILE && inner.even(64, 1) && inner.stride[3][inner.rank - 1] == 1)
+        run(std::false_type(), std::true_type());
+    else run(std::false_type(), std::false_type());
 }
 
 }  // namespace

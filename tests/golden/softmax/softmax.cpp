@@ -283,6 +283,8 @@ template <int K> struct Loop {
             if (stride[k][d] != n) return false;
         return rank > 0;
     }
+    // Whether these are so many runs at most, each of whole groups: two dims are runs that lie equally far apart.
+    bool even(int64_t group, int dims) const { return 0 < rank && rank <= dims && size[rank - 1] % group == 0; }
     // How many elements to take at once: as many as lie together, where those are whole groups.
     int64_t span(int64_t most, int64_t least = 64) const {
         int64_t span = most;
@@ -438,7 +440,7 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
 };
 
 // The results of the segments of a row (of `used` rows, where lanes are rows), combined pairwise.
-template <typename T, int64_t W> struct Parts {
+template <typename T, int64_t W, bool ALONE> struct Parts {
     const int64_t segments, used;
     T one[W];
     std::unique_ptr<T[]> many;
@@ -458,6 +460,15 @@ template <typename T, int64_t W> struct Parts {
         if (many) std::copy_n(at(0), width(), one);  // padded, as the lanes are
         return one;
     }
+};
+
+// The same of one row that is one segment.
+template <typename T> struct Parts<T, 1, true> {
+    T one[1];
+
+    Parts(int64_t, int64_t) {}
+    template <typename From> void put(int64_t, const From& from) { one[0] = from[0]; }
+    template <typename Combine> const T* finish(Combine) { return one; }
 };
 
 // N neighbours that are the halves of words: all lower ones, then all upper ones.
@@ -487,8 +498,9 @@ void softmax_run(
     const int outer = rank - inner_rank;
     const Loop<2> rows(outer, size, {y_stride, x_stride});
     const Loop<2> inner(inner_rank, size + outer, {y_stride + outer, x_stride + outer});
-    const auto run = [&](auto mode, auto keep, auto once) {
+    const auto run = [&](auto mode, auto brief, auto keep, auto once) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr bool KEEP = decltype(keep)::value;  // whether a row is short enough to keep values of its elements for the next reading
         constexpr bool ONCE = decltype(once)::value;  // whether it is so long that the reading of a peak makes the sums about it as well
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
@@ -499,7 +511,7 @@ void softmax_run(
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         constexpr int64_t SHORT = 4 * TILE;  // elements up to which these values lie on the stack
         const Loop<2>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         constexpr bool ALONE = !ACROSS && KEEP;  // whether a row is one segment
         const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
@@ -522,9 +534,9 @@ void softmax_run(
             [[maybe_unused]] T* y_row = y + begin[0];
             [[maybe_unused]] T* y_side = ACROSS ? rows.dense(0, y, row, width, padded) : nullptr;
             if constexpr (!ONCE) {
-                Parts<F, WIDTH> max_N_parts(segments, width);
+                Parts<F, WIDTH, ALONE> max_N_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(max_N_combine)> max_N_part(F(-INFINITY), padded, max_N_combine);
                     [[maybe_unused]] F max_N_held[GROUP];  // in registers, along one row
                     if constexpr (!ACROSS) std::fill_n(max_N_held, GROUP, F(-INFINITY));
@@ -532,15 +544,15 @@ void softmax_run(
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
-                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                    typename Loop<2>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(1, i) :
                             along ? inner.tile(1, x_row + place.offset[1], count, x_buffer) :
                             lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
@@ -563,7 +575,7 @@ void softmax_run(
                                     max_N_now[l] = max_N_combine(max_N_now[l], l < left ? max_N_given[l] : F(-INFINITY));
                             }
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                             constexpr int64_t MANY = decltype(many)::value;
                             F max_N_lanes[MANY];
@@ -591,24 +603,24 @@ void softmax_run(
                             max_N_now = ACROSS ? max_N_part.now + j : max_N_held;
                             group(j, Whole());
                         }
-                        if constexpr (!ACROSS) {
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
                         if constexpr (ACROSS) max_N_part.next(step, 32);
-                        else max_N_part.next(max_N_held, count, 2048);
-                        if (along && !dense) place.next(count);
+                        else if constexpr (!BRIEF) max_N_part.next(max_N_held, count, 2048);
+                        if (!BRIEF && along && !dense) place.next(count);
                     }
                     if constexpr (ACROSS) max_N_parts.put(s, max_N_part.finish());
                     else max_N_parts.put(s, max_N_part.finish(max_N_held));
                 });
                 [[maybe_unused]] const F* max_N_rows = max_N_parts.finish(max_N_combine);
                 [[maybe_unused]] F e_short[KEEP ? SHORT + GROUP : 1];
-                const std::unique_ptr<F[]> e_long(KEEP && n > SHORT && !e_there ? new F[size_t(n + GROUP)] : nullptr);
-                Parts<F, WIDTH> sum_N_parts(segments, width);
+                const std::unique_ptr<F[]> e_long(KEEP && !BRIEF && n > SHORT && !e_there ? new F[size_t(n + GROUP)] : nullptr);
+                Parts<F, WIDTH, ALONE> sum_N_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F max_N_now_row = max_N_rows[0];
-                    [[maybe_unused]] F* const e_line = e_there ? reinterpret_cast<F*>(y_row) : n > SHORT ? e_long.get() : e_short;
+                    [[maybe_unused]] F* const e_line = BRIEF ? e_short : e_there ? reinterpret_cast<F*>(y_row) : n > SHORT ? e_long.get() : e_short;
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(F(0), padded, sum_N_combine);
                     [[maybe_unused]] F sum_N_held[GROUP];  // in registers, along one row
                     if constexpr (!ACROSS) std::fill_n(sum_N_held, GROUP, F(0));
@@ -617,17 +629,17 @@ void softmax_run(
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                    const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[1][inner.rank - 1] == 1));
+                    const bool x_asks = asks && n <= NEAR && (BRIEF || x_dense || (along && inner.stride[1][inner.rank - 1] == 1));
                     const T* const x_ahead = x_asks ? x + rows.offset(1, row + 1) : nullptr;
-                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                    typename Loop<2>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(1, i) :
                             along ? inner.tile(1, x_row + place.offset[1], count, x_buffer) :
                             lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
@@ -653,7 +665,7 @@ void softmax_run(
                                     sum_N_now[l] = sum_N_combine(sum_N_now[l], l < left ? sum_N_given[l] : F(0));
                             }
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                             constexpr int64_t MANY = decltype(many)::value;
                             F sum_N_lanes[MANY];
@@ -681,49 +693,49 @@ void softmax_run(
                             sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                             group(j, Whole());
                         }
-                        if constexpr (!ACROSS) {
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
                         if constexpr (ACROSS) sum_N_part.next(step, 32);
-                        else sum_N_part.next(sum_N_held, count, 2048);
-                        if (along && !dense) place.next(count);
+                        else if constexpr (!BRIEF) sum_N_part.next(sum_N_held, count, 2048);
+                        if (!BRIEF && along && !dense) place.next(count);
                     }
                     if constexpr (ACROSS) sum_N_parts.put(s, sum_N_part.finish());
                     else sum_N_parts.put(s, sum_N_part.finish(sum_N_held));
                 });
                 [[maybe_unused]] const F* sum_N_rows = sum_N_parts.finish(sum_N_combine);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F max_N_now_row = max_N_rows[0];
                     [[maybe_unused]] const F sum_N_now_row = sum_N_rows[0];
-                    [[maybe_unused]] F* const e_line = e_there ? reinterpret_cast<F*>(y_row) : n > SHORT ? e_long.get() : e_short;
+                    [[maybe_unused]] F* const e_line = BRIEF ? e_short : e_there ? reinterpret_cast<F*>(y_row) : n > SHORT ? e_long.get() : e_short;
                     const bool dense = !ACROSS && x_dense && y_dense;
                     const int64_t most = dense ? LANES : span;
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                    const bool x_asks = asks && n > NEAR && (x_dense || (along && inner.stride[1][inner.rank - 1] == 1));
+                    const bool x_asks = asks && n > NEAR && (BRIEF || x_dense || (along && inner.stride[1][inner.rank - 1] == 1));
                     const T* const x_ahead = x_asks ? x + rows.offset(1, row + 1) : nullptr;
-                    const bool y_asks = asks && n <= NEAR && (y_dense || (along && inner.stride[0][inner.rank - 1] == 1));
+                    const bool y_asks = asks && n <= NEAR && (BRIEF || y_dense || (along && inner.stride[0][inner.rank - 1] == 1));
                     const T* const y_ahead = y_asks ? y + rows.offset(0, row + 1) : nullptr;
-                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                    typename Loop<2>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(1, i) :
                             along ? inner.tile(1, x_row + place.offset[1], count, x_buffer) :
                             lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
                         T y_buffer[LANES];
                         T* y_from = ACROSS ? y + inner.offset(0, i) : y_row;
                         T* y_place =
-                            y_dense && count == filled ? y_row + i :
+                            BRIEF || (y_dense && count == filled) ? y_row + i :
                             y_side ? y_side + inner.offset(0, i) :
                             along ? inner.tile(0, y_row + place.offset[0]) :
                             lanes.dense(0, y_from, first, count, filled);
-                        T* y_tile = y_place ? y_place : y_buffer;
+                        T* y_tile = BRIEF || y_place ? y_place : y_buffer;
                         const T* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[1] : i) : nullptr;
                         const T* y_next = y_ahead ? y_ahead + (along && !dense ? place.offset[0] : i) : nullptr;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
@@ -743,17 +755,17 @@ void softmax_run(
                                 y_tile[j + l] = y;
                             }
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         int64_t j = 0;
                         if constexpr (ACROSS) {
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
                         }
                         for (; j < groups; j += GROUP) group(j, Whole());
-                        if constexpr (!ACROSS) {
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
-                        if (!y_place) lanes.store(0, y_from, first, count, y_buffer);
-                        if (along && !dense) place.next(count);
+                        if (!BRIEF && !y_place) lanes.store(0, y_from, first, count, y_buffer);
+                        if (!BRIEF && along && !dense) place.next(count);
                     }
                 });
             } else {
@@ -771,21 +783,21 @@ void softmax_run(
                     top.expsum_N = own.expsum_N + next.expsum_N;
                     return top;
                 };
-                Parts<max_N_partial, WIDTH> max_N_parts(segments, width);
+                Parts<max_N_partial, WIDTH, ALONE> max_N_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<max_N_partial, 1, decltype(max_N_join)> max_N_part({}, 1, max_N_join);
                     const bool dense = !ACROSS && x_dense;
                     const int64_t most = dense ? LANES : span;
-                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                    typename Loop<2>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(1, i) :
                             along ? inner.tile(1, x_row + place.offset[1], count, x_buffer) :
                             lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
@@ -805,13 +817,13 @@ void softmax_run(
                                 for (int l = 0; l < GROUP; l++) max_N_held[l] = max_N_combine(max_N_held[l], l < left ? max_N_given[l] : F(-INFINITY));
                             }
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         int64_t j = 0;
                         if constexpr (ACROSS) {
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
                         }
                         for (; j < groups; j += GROUP) group(j, Whole());
-                        if constexpr (!ACROSS) {
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
                         const F max_N_top = folded<GROUP>(max_N_held, max_N_combine);
@@ -834,7 +846,7 @@ void softmax_run(
                         const F expsum_N_top = folded<GROUP>(expsum_N_held, expsum_N_combine);
                         max_N_part.now[0] = max_N_join(max_N_part.now[0], {max_N_top, expsum_N_top});
                         max_N_part.next(count, 2048);
-                        if (along && !dense) place.next(count);
+                        if (!BRIEF && along && !dense) place.next(count);
                     }
                     max_N_parts.put(s, max_N_part.finish());
                 });
@@ -849,31 +861,31 @@ void softmax_run(
                     }
                 }
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F max_N_now_row = max_N_rows[0].max_N;
                     [[maybe_unused]] const F mul_row_now_row = mul_row_rows[0];
                     const bool dense = !ACROSS && x_dense && y_dense;
                     const int64_t most = dense ? LANES : span;
-                    typename Loop<2>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                    typename Loop<2>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(1, i) :
                             along ? inner.tile(1, x_row + place.offset[1], count, x_buffer) :
                             lanes.load(1, ACROSS ? x + inner.offset(1, i) : x_row, first, count, x_buffer, filled);
                         T y_buffer[LANES];
                         T* y_from = ACROSS ? y + inner.offset(0, i) : y_row;
                         T* y_place =
-                            y_dense && count == filled ? y_row + i :
+                            BRIEF || (y_dense && count == filled) ? y_row + i :
                             y_side ? y_side + inner.offset(0, i) :
                             along ? inner.tile(0, y_row + place.offset[0]) :
                             lanes.dense(0, y_from, first, count, filled);
-                        T* y_tile = y_place ? y_place : y_buffer;
+                        T* y_tile = BRIEF || y_place ? y_place : y_buffer;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                             [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
@@ -895,26 +907,28 @@ void softmax_run(
                             }
                             if constexpr (PAIRS) narrowed<OF>(y_wide, y_tile + j);
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         int64_t j = 0;
                         if constexpr (ACROSS) {
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
                         }
                         for (; j < groups; j += GROUP) group(j, Whole());
-                        if constexpr (!ACROSS) {
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
-                        if (!y_place) lanes.store(0, y_from, first, count, y_buffer);
-                        if (along && !dense) place.next(count);
+                        if (!BRIEF && !y_place) lanes.store(0, y_from, first, count, y_buffer);
+                        if (!BRIEF && along && !dense) place.next(count);
                     }
                 });
             }
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type(), std::false_type());
-    else if (inner.numel <= 65536) run(std::false_type(), std::true_type(), std::false_type());
-    else run(std::false_type(), std::false_type(), std::true_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type(), std::false_type(), std::false_type());
+    else if (inner.numel <= 4 * TILE && inner.even(64, 1) && inner.stride[1][inner.rank - 1] == 1 && inner.stride[0][inner.rank - 1] == 1)
+        run(std::false_type(), std::true_type(), std::true_type(), std::false_type());
+    else if (inner.numel <= 65536) run(std::false_type(), std::false_type(), std::true_type(), std::false_type());
+    else run(std::false_type(), std::false_type(), std::false_type(), std::true_type());
 }
 
 }  // namespace

@@ -200,6 +200,8 @@ template <int K> struct Loop {
             if (stride[k][d] != n) return false;
         return rank > 0;
     }
+    // Whether these are so many runs at most, each of whole groups: two dims are runs that lie equally far apart.
+    bool even(int64_t group, int dims) const { return 0 < rank && rank <= dims && size[rank - 1] % group == 0; }
     // How many elements to take at once: as many as lie together, where those are whole groups.
     int64_t span(int64_t most, int64_t least = 64) const {
         int64_t span = most;
@@ -363,7 +365,7 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
 };
 
 // The results of the segments of a row (of `used` rows, where lanes are rows), combined pairwise.
-template <typename T, int64_t W> struct Parts {
+template <typename T, int64_t W, bool ALONE> struct Parts {
     const int64_t segments, used;
     T one[W];
     std::unique_ptr<T[]> many;
@@ -385,6 +387,15 @@ template <typename T, int64_t W> struct Parts {
     }
 };
 
+// The same of one row that is one segment.
+template <typename T> struct Parts<T, 1, true> {
+    T one[1];
+
+    Parts(int64_t, int64_t) {}
+    template <typename From> void put(int64_t, const From& from) { one[0] = from[0]; }
+    template <typename Combine> const T* finish(Combine) { return one; }
+};
+
 // N neighbours that are the halves of words: all lower ones, then all upper ones.
 template <int64_t N> inline void widened(const bf16* x, float* wide) {
 #pragma omp simd
@@ -397,6 +408,12 @@ template <int64_t N> inline void widened(const bf16* x, float* wide) {
 template <int64_t N> inline void narrowed(const float* wide, bf16* y) {
 #pragma omp simd
     for (int64_t l = 0; l < N / 2; l++) put(y + 2 * l, wide[l], wide[l + N / 2]);
+}
+
+// The same for the segments of a row; of a row that is one, the body stands where it is called.
+template <bool ALONE, typename Body> inline void segmented(bool pays, int64_t n, const Body& body) {
+    if constexpr (ALONE) body(0);
+    else parallel(pays, n, body);
 }
 
 template <typename T, typename U>
@@ -414,8 +431,9 @@ void steps_run(
     index_M_stride[outer - 1] = 1;
     const Loop<7> rows(outer, size, {g_stride, s_stride, seen_stride, n_stride, index_N_stride, index_M_stride, p_stride});
     const Loop<7> inner(inner_rank, size + outer, {g_stride + outer, s_stride + outer, seen_stride + outer, n_stride + outer, index_N_stride + outer, index_M_stride + outer, p_stride + outer});
-    const auto run = [&](auto mode) {
+    const auto run = [&](auto mode, auto brief) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
         using Several = std::integral_constant<int64_t, 4 * GROUP>;
@@ -423,9 +441,10 @@ void steps_run(
         constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<7>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = BRIEF;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool p_dense = !ACROSS && inner.neighbours(6);
@@ -480,9 +499,9 @@ void steps_run(
                     cast_row_3_rows[j + l] = H(seen * F(float(decay_f16)));
                 }
             }
-            Parts<G, WIDTH> sum_N_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+            Parts<G, WIDTH, ALONE> sum_N_parts(segments, width);
+            segmented<ALONE>(apart, segments, [&](int64_t s) {
+                const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<G, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(G(0), padded, sum_N_combine);
                 [[maybe_unused]] G sum_N_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(sum_N_held, GROUP, G(0));
@@ -491,17 +510,17 @@ void steps_run(
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(U)) && g_side;
                 const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                const bool g_asks = asks && n <= NEAR && (g_dense || (along && inner.stride[0][inner.rank - 1] == 1));
+                const bool g_asks = asks && n <= NEAR && (BRIEF || g_dense || (along && inner.stride[0][inner.rank - 1] == 1));
                 const U* const g_ahead = g_asks ? g + rows.offset(0, row + 1) : nullptr;
-                typename Loop<7>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                typename Loop<7>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     U g_buffer[LANES];
                     const U* g_tile =
-                        g_dense && count == filled ? g_row + i :
+                        BRIEF || (g_dense && count == filled) ? g_row + i :
                         g_side ? g_side + inner.offset(0, i) :
                         along ? inner.tile(0, g_row + place.offset[0], count, g_buffer) :
                         lanes.load(0, ACROSS ? g + inner.offset(0, i) : g_row, first, count, g_buffer, filled);
@@ -526,7 +545,7 @@ void steps_run(
                                 sum_N_now[l] = sum_N_combine(sum_N_now[l], l < left ? sum_N_given[l] : G(0));
                         }
                     };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                    const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         G sum_N_lanes[MANY];
@@ -554,12 +573,12 @@ void steps_run(
                         sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                         group(j, Whole());
                     }
-                    if constexpr (!ACROSS) {
+                    if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) sum_N_part.next(step, 32);
-                    else sum_N_part.next(sum_N_held, count, 2048);
-                    if (along && !dense) place.next(count);
+                    else if constexpr (!BRIEF) sum_N_part.next(sum_N_held, count, 2048);
+                    if (!BRIEF && along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) sum_N_parts.put(s, sum_N_part.finish());
                 else sum_N_parts.put(s, sum_N_part.finish(sum_N_held));
@@ -598,8 +617,8 @@ void steps_run(
             else *n_row = n_held[0];
             if constexpr (ACROSS) rows.store(2, seen, row, width, seen_next_held);
             else *seen_row = seen_next_held[0];
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+            segmented<ALONE>(apart, segments, [&](int64_t s) {
+                const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const F sub_row_now_row = sub_row_rows[0];
                 [[maybe_unused]] const G cast_row__now_row = cast_row__rows[0];
                 [[maybe_unused]] const G norm_now_row = norm_rows[0];
@@ -607,25 +626,25 @@ void steps_run(
                 const bool dense = !ACROSS && p_dense && g_dense && p_dense;
                 const int64_t most = dense ? LANES : span;
                 const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                const bool p_asks = asks && n <= NEAR && (p_dense || (along && inner.stride[6][inner.rank - 1] == 1));
+                const bool p_asks = asks && n <= NEAR && (BRIEF || p_dense || (along && inner.stride[6][inner.rank - 1] == 1));
                 const T* const p_ahead = p_asks ? p + rows.offset(6, row + 1) : nullptr;
-                const bool g_asks = asks && n > NEAR && (g_dense || (along && inner.stride[0][inner.rank - 1] == 1));
+                const bool g_asks = asks && n > NEAR && (BRIEF || g_dense || (along && inner.stride[0][inner.rank - 1] == 1));
                 const U* const g_ahead = g_asks ? g + rows.offset(0, row + 1) : nullptr;
-                typename Loop<7>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                typename Loop<7>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T p_buffer[LANES];
                     const T* p_tile =
-                        p_dense && count == filled ? p_row + i :
+                        BRIEF || (p_dense && count == filled) ? p_row + i :
                         p_side ? p_side + inner.offset(6, i) :
                         along ? inner.tile(6, p_row + place.offset[6], count, p_buffer) :
                         lanes.load(6, ACROSS ? p + inner.offset(6, i) : p_row, first, count, p_buffer, filled);
                     U g_buffer[LANES];
                     const U* g_tile =
-                        g_dense && count == filled ? g_row + i :
+                        BRIEF || (g_dense && count == filled) ? g_row + i :
                         g_side ? g_side + inner.offset(0, i) :
                         along ? inner.tile(0, g_row + place.offset[0], count, g_buffer) :
                         lanes.load(0, ACROSS ? g + inner.offset(0, i) : g_row, first, count, g_buffer, filled);
@@ -635,11 +654,11 @@ void steps_run(
                     T p_next_buffer[LANES];
                     T* p_next_from = ACROSS ? p + inner.offset(6, i) : p_row;
                     T* p_next_place =
-                        p_dense && count == filled ? p_row + i :
+                        BRIEF || (p_dense && count == filled) ? p_row + i :
                         p_side ? p_side + inner.offset(6, i) :
                         along ? inner.tile(6, p_row + place.offset[6]) :
                         lanes.dense(6, p_next_from, first, count, filled);
-                    T* p_next_tile = p_next_place ? p_next_place : p_next_buffer;
+                    T* p_next_tile = BRIEF || p_next_place ? p_next_place : p_next_buffer;
                     const T* p_next = p_ahead ? p_ahead + (along && !dense ? place.offset[6] : i) : nullptr;
                     const U* g_next = g_ahead ? g_ahead + (along && !dense ? place.offset[0] : i) : nullptr;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
@@ -661,24 +680,26 @@ void steps_run(
                             p_next_tile[j + l] = p_next;
                         }
                     };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                    const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                     int64_t j = 0;
                     if constexpr (ACROSS) {
                         for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
                     }
                     for (; j < groups; j += GROUP) group(j, Whole());
-                    if constexpr (!ACROSS) {
+                    if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
-                    if (!p_next_place) lanes.store(6, p_next_from, first, count, p_next_buffer);
-                    if (along && !dense) place.next(count);
+                    if (!BRIEF && !p_next_place) lanes.store(6, p_next_from, first, count, p_next_buffer);
+                    if (!BRIEF && along && !dense) place.next(count);
                 }
             });
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type());
-    else run(std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
+    else if (inner.numel <= TILE && inner.even(64, 1) && inner.stride[0][inner.rank - 1] == 1 && inner.stride[6][inner.rank - 1] == 1)
+        run(std::false_type(), std::true_type());
+    else run(std::false_type(), std::false_type());
 }
 
 }  // namespace

@@ -183,6 +183,8 @@ template <int K> struct Loop {
             if (stride[k][d] != n) return false;
         return rank > 0;
     }
+    // Whether these are so many runs at most, each of whole groups: two dims are runs that lie equally far apart.
+    bool even(int64_t group, int dims) const { return 0 < rank && rank <= dims && size[rank - 1] % group == 0; }
     // How many elements to take at once: as many as lie together, where those are whole groups.
     int64_t span(int64_t most, int64_t least = 64) const {
         int64_t span = most;
@@ -346,7 +348,7 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
 };
 
 // The results of the segments of a row (of `used` rows, where lanes are rows), combined pairwise.
-template <typename T, int64_t W> struct Parts {
+template <typename T, int64_t W, bool ALONE> struct Parts {
     const int64_t segments, used;
     T one[W];
     std::unique_ptr<T[]> many;
@@ -368,6 +370,15 @@ template <typename T, int64_t W> struct Parts {
     }
 };
 
+// The same of one row that is one segment.
+template <typename T> struct Parts<T, 1, true> {
+    T one[1];
+
+    Parts(int64_t, int64_t) {}
+    template <typename From> void put(int64_t, const From& from) { one[0] = from[0]; }
+    template <typename Combine> const T* finish(Combine) { return one; }
+};
+
 // N neighbours that are the halves of words: all lower ones, then all upper ones.
 template <int64_t N> inline void widened(const bf16* x, float* wide) {
 #pragma omp simd
@@ -382,6 +393,12 @@ template <int64_t N> inline void narrowed(const float* wide, bf16* y) {
     for (int64_t l = 0; l < N / 2; l++) put(y + 2 * l, wide[l], wide[l + N / 2]);
 }
 
+// The same for the segments of a row; of a row that is one, the body stands where it is called.
+template <bool ALONE, typename Body> inline void segmented(bool pays, int64_t n, const Body& body) {
+    if constexpr (ALONE) body(0);
+    else parallel(pays, n, body);
+}
+
 template <typename T>
 void topk_mask_run(
     int rank, int inner_rank, const int64_t* size, const T* x, const int64_t* x_stride, T* y, const int64_t* y_stride,
@@ -392,17 +409,19 @@ void topk_mask_run(
     index_N_stride[rank - 1] = 1;
     const Loop<3> rows(outer, size, {y_stride, index_N_stride, x_stride});
     const Loop<3> inner(inner_rank, size + outer, {y_stride + outer, index_N_stride + outer, x_stride + outer});
-    const auto run = [&](auto mode) {
+    const auto run = [&](auto mode, auto brief) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
         using Several = std::integral_constant<int64_t, 4 * GROUP>;
         using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : TILE;
         const Loop<3>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = BRIEF;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(2);
@@ -424,9 +443,9 @@ void topk_mask_run(
             for (int cutoff_N_bit = 8 * int(sizeof(T)) - 1; cutoff_N_bit >= 0; cutoff_N_bit--) {
                 F cutoff_N_probe_rows[WIDTH];
                 for (int64_t l = 0; l < (ACROSS ? padded : 1); l++) cutoff_N_probe_rows[l] = ranked<F, T>(cutoff_N_rank[l] | uint64_t(1) << cutoff_N_bit);
-                Parts<int32_t, WIDTH> cutoff_N_total_parts(segments, width);
-                parallel(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                Parts<int32_t, WIDTH, ALONE> cutoff_N_total_parts(segments, width);
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F cutoff_N_probe_now_row = cutoff_N_probe_rows[0];
                     Pairwise<int32_t, ACROSS ? WIDTH : GROUP, decltype(cutoff_N_total_combine)> cutoff_N_total_part(0, padded, cutoff_N_total_combine);
                     [[maybe_unused]] int32_t cutoff_N_total_held[GROUP];  // in registers, along one row
@@ -435,15 +454,15 @@ void topk_mask_run(
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
-                    typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                    typename Loop<3>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(2, i) :
                             along ? inner.tile(2, x_row + place.offset[2], count, x_buffer) :
                             lanes.load(2, ACROSS ? x + inner.offset(2, i) : x_row, first, count, x_buffer, filled);
@@ -467,7 +486,7 @@ void topk_mask_run(
                                     cutoff_N_total_now[l] = cutoff_N_total_combine(cutoff_N_total_now[l], l < left ? cutoff_N_total_given[l] : 0);
                             }
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                             constexpr int64_t MANY = decltype(many)::value;
                             int32_t cutoff_N_total_lanes[MANY];
@@ -495,12 +514,12 @@ void topk_mask_run(
                             cutoff_N_total_now = ACROSS ? cutoff_N_total_part.now + j : cutoff_N_total_held;
                             group(j, Whole());
                         }
-                        if constexpr (!ACROSS) {
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
                         if constexpr (ACROSS) cutoff_N_total_part.next(step, 32);
-                        else cutoff_N_total_part.next(cutoff_N_total_held, count, 2048);
-                        if (along && !dense) place.next(count);
+                        else if constexpr (!BRIEF) cutoff_N_total_part.next(cutoff_N_total_held, count, 2048);
+                        if (!BRIEF && along && !dense) place.next(count);
                     }
                     if constexpr (ACROSS) cutoff_N_total_parts.put(s, cutoff_N_total_part.finish());
                     else cutoff_N_total_parts.put(s, cutoff_N_total_part.finish(cutoff_N_total_held));
@@ -521,9 +540,9 @@ void topk_mask_run(
                     not_row_rows[j + l] = !t0;
                 }
             }
-            Parts<int64_t, WIDTH> sum_N_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+            Parts<int64_t, WIDTH, ALONE> sum_N_parts(segments, width);
+            segmented<ALONE>(apart, segments, [&](int64_t s) {
+                const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const F cutoff_N_now_row = cutoff_N_rows[0];
                 [[maybe_unused]] const bool not_row_now_row = not_row_rows[0];
                 Pairwise<int64_t, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(int64_t(0), padded, sum_N_combine);
@@ -533,15 +552,15 @@ void topk_mask_run(
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
-                typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                typename Loop<3>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T x_buffer[LANES];
                     const T* x_tile =
-                        x_dense && count == filled ? x_row + i :
+                        BRIEF || (x_dense && count == filled) ? x_row + i :
                         x_side ? x_side + inner.offset(2, i) :
                         along ? inner.tile(2, x_row + place.offset[2], count, x_buffer) :
                         lanes.load(2, ACROSS ? x + inner.offset(2, i) : x_row, first, count, x_buffer, filled);
@@ -566,7 +585,7 @@ void topk_mask_run(
                                 sum_N_now[l] = sum_N_combine(sum_N_now[l], l < left ? sum_N_given[l] : int64_t(0));
                         }
                     };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                    const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         int64_t sum_N_lanes[MANY];
@@ -594,12 +613,12 @@ void topk_mask_run(
                         sum_N_now = ACROSS ? sum_N_part.now + j : sum_N_held;
                         group(j, Whole());
                     }
-                    if constexpr (!ACROSS) {
+                    if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) sum_N_part.next(step, 32);
-                    else sum_N_part.next(sum_N_held, count, 2048);
-                    if (along && !dense) place.next(count);
+                    else if constexpr (!BRIEF) sum_N_part.next(sum_N_held, count, 2048);
+                    if (!BRIEF && along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) sum_N_parts.put(s, sum_N_part.finish());
                 else sum_N_parts.put(s, sum_N_part.finish(sum_N_held));
@@ -617,9 +636,9 @@ void topk_mask_run(
             for (int reach_N_bit = place_bits(n) - 1; reach_N_bit >= 0; reach_N_bit--) {
                 int64_t reach_N_probe_rows[WIDTH];
                 for (int64_t l = 0; l < (ACROSS ? padded : 1); l++) reach_N_probe_rows[l] = ranked_place(reach_N_rank[l] | uint64_t(1) << reach_N_bit, n);
-                Parts<int32_t, WIDTH> reach_N_total_parts(segments, width);
-                parallel(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                Parts<int32_t, WIDTH, ALONE> reach_N_total_parts(segments, width);
+                segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F cutoff_N_now_row = cutoff_N_rows[0];
                     [[maybe_unused]] const bool t0_now_row = t0_rows[0];
                     [[maybe_unused]] const int64_t reach_N_probe_now_row = reach_N_probe_rows[0];
@@ -628,15 +647,15 @@ void topk_mask_run(
                     if constexpr (!ACROSS) std::fill_n(reach_N_total_held, GROUP, 0);
                     const bool dense = !ACROSS && x_dense;
                     const int64_t most = dense ? LANES : span;
-                    typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                    typename Loop<3>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         T x_buffer[LANES];
                         const T* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(2, i) :
                             along ? inner.tile(2, x_row + place.offset[2], count, x_buffer) :
                             lanes.load(2, ACROSS ? x + inner.offset(2, i) : x_row, first, count, x_buffer, filled);
@@ -664,18 +683,18 @@ void topk_mask_run(
                                     reach_N_total_now[l] = reach_N_total_combine(reach_N_total_now[l], l < left ? reach_N_total_given[l] : 0);
                             }
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         int64_t j = 0;
                         if constexpr (ACROSS) {
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
                         }
                         for (; j < groups; j += GROUP) group(j, Whole());
-                        if constexpr (!ACROSS) {
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
                         if constexpr (ACROSS) reach_N_total_part.next(1, 32);
-                        else reach_N_total_part.next(reach_N_total_held, count, 2048);
-                        if (along && !dense) place.next(count);
+                        else if constexpr (!BRIEF) reach_N_total_part.next(reach_N_total_held, count, 2048);
+                        if (!BRIEF && along && !dense) place.next(count);
                     }
                     if constexpr (ACROSS) reach_N_total_parts.put(s, reach_N_total_part.finish());
                     else reach_N_total_parts.put(s, reach_N_total_part.finish(reach_N_total_held));
@@ -685,8 +704,8 @@ void topk_mask_run(
             }
             int64_t reach_N_rows[WIDTH];
             for (int64_t l = 0; l < (ACROSS ? padded : 1); l++) reach_N_rows[l] = ranked_place(reach_N_rank[l], n);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+            segmented<ALONE>(apart, segments, [&](int64_t s) {
+                const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const F cutoff_N_now_row = cutoff_N_rows[0];
                 [[maybe_unused]] const bool t0_now_row = t0_rows[0];
                 [[maybe_unused]] const bool not_row_now_row = not_row_rows[0];
@@ -694,19 +713,19 @@ void topk_mask_run(
                 const bool dense = !ACROSS && x_dense && y_dense;
                 const int64_t most = dense ? LANES : span;
                 const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                const bool x_asks = asks && (x_dense || (along && inner.stride[2][inner.rank - 1] == 1));
+                const bool x_asks = asks && (BRIEF || x_dense || (along && inner.stride[2][inner.rank - 1] == 1));
                 const T* const x_ahead = x_asks ? x + rows.offset(2, row + 1) : nullptr;
-                const bool y_asks = asks && (y_dense || (along && inner.stride[0][inner.rank - 1] == 1));
+                const bool y_asks = asks && (BRIEF || y_dense || (along && inner.stride[0][inner.rank - 1] == 1));
                 const T* const y_ahead = y_asks ? y + rows.offset(0, row + 1) : nullptr;
-                typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                typename Loop<3>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? 1 : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     T x_buffer[LANES];
                     const T* x_tile =
-                        x_dense && count == filled ? x_row + i :
+                        BRIEF || (x_dense && count == filled) ? x_row + i :
                         x_side ? x_side + inner.offset(2, i) :
                         along ? inner.tile(2, x_row + place.offset[2], count, x_buffer) :
                         lanes.load(2, ACROSS ? x + inner.offset(2, i) : x_row, first, count, x_buffer, filled);
@@ -716,11 +735,11 @@ void topk_mask_run(
                     T y_buffer[LANES];
                     T* y_from = ACROSS ? y + inner.offset(0, i) : y_row;
                     T* y_place =
-                        y_dense && count == filled ? y_row + i :
+                        BRIEF || (y_dense && count == filled) ? y_row + i :
                         y_side ? y_side + inner.offset(0, i) :
                         along ? inner.tile(0, y_row + place.offset[0]) :
                         lanes.dense(0, y_from, first, count, filled);
-                    T* y_tile = y_place ? y_place : y_buffer;
+                    T* y_tile = BRIEF || y_place ? y_place : y_buffer;
                     const T* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[2] : i) : nullptr;
                     const T* y_next = y_ahead ? y_ahead + (along && !dense ? place.offset[0] : i) : nullptr;
                     const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
@@ -743,24 +762,26 @@ void topk_mask_run(
                             y_tile[j + l] = y;
                         }
                     };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                    const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                     int64_t j = 0;
                     if constexpr (ACROSS) {
                         for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
                     }
                     for (; j < groups; j += GROUP) group(j, Whole());
-                    if constexpr (!ACROSS) {
+                    if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
-                    if (!y_place) lanes.store(0, y_from, first, count, y_buffer);
-                    if (along && !dense) place.next(count);
+                    if (!BRIEF && !y_place) lanes.store(0, y_from, first, count, y_buffer);
+                    if (!BRIEF && along && !dense) place.next(count);
                 }
             });
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type());
-    else run(std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
+    else if (inner.numel <= TILE && inner.even(64, 1) && inner.stride[2][inner.rank - 1] == 1 && inner.stride[0][inner.rank - 1] == 1)
+        run(std::false_type(), std::true_type());
+    else run(std::false_type(), std::false_type());
 }
 
 }  // namespace

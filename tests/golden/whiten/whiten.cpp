@@ -134,6 +134,8 @@ template <int K> struct Loop {
             if (stride[k][d] != n) return false;
         return rank > 0;
     }
+    // Whether these are so many runs at most, each of whole groups: two dims are runs that lie equally far apart.
+    bool even(int64_t group, int dims) const { return 0 < rank && rank <= dims && size[rank - 1] % group == 0; }
     // How many elements to take at once: as many as lie together, where those are whole groups.
     int64_t span(int64_t most, int64_t least = 64) const {
         int64_t span = most;
@@ -289,7 +291,7 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
 };
 
 // The results of the segments of a row (of `used` rows, where lanes are rows), combined pairwise.
-template <typename T, int64_t W> struct Parts {
+template <typename T, int64_t W, bool ALONE> struct Parts {
     const int64_t segments, used;
     T one[W];
     std::unique_ptr<T[]> many;
@@ -311,6 +313,15 @@ template <typename T, int64_t W> struct Parts {
     }
 };
 
+// The same of one row that is one segment.
+template <typename T> struct Parts<T, 1, true> {
+    T one[1];
+
+    Parts(int64_t, int64_t) {}
+    template <typename From> void put(int64_t, const From& from) { one[0] = from[0]; }
+    template <typename Combine> const T* finish(Combine) { return one; }
+};
+
 // The same for the segments of a row; of a row that is one, the body stands where it is called.
 template <bool ALONE, typename Body> inline void segmented(bool pays, int64_t n, const Body& body) {
     if constexpr (ALONE) body(0);
@@ -325,8 +336,9 @@ void whiten_y_run(
     const int outer = rank - inner_rank;
     const Loop<6> rows(outer, size, {run_stride, scale_stride, mu_kept_stride, inv_kept_stride, y_stride, x_stride});
     const Loop<6> inner(inner_rank, size + outer, {run_stride + outer, scale_stride + outer, mu_kept_stride + outer, inv_kept_stride + outer, y_stride + outer, x_stride + outer});
-    const auto run = [&](auto mode, auto once) {
+    const auto run = [&](auto mode, auto brief, auto once) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr bool ONCE = decltype(once)::value;  // whether it is so long that the reading of a peak makes the sums about it as well
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
@@ -335,7 +347,7 @@ void whiten_y_run(
         constexpr int64_t NEAR = 2048;  // elements of a row that stays in the nearest cache beside the next one
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<6>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
         constexpr bool ALONE = !ACROSS && !ONCE;  // whether a row is one segment
         const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
@@ -386,30 +398,30 @@ void whiten_y_run(
                         mul_row_rows[j + l] = run_ * s1;
                     }
                 }
-                Parts<float, WIDTH> sum_B_S_parts(segments, width);
+                Parts<float, WIDTH, ALONE> sum_B_S_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_B_S_combine)> sum_B_S_part(0.0f, padded, sum_B_S_combine);
                     [[maybe_unused]] float sum_B_S_held[GROUP];  // in registers, along one row
                     if constexpr (!ACROSS) std::fill_n(sum_B_S_held, GROUP, 0.0f);
                     const bool dense = !ACROSS && x_dense;
                     // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
-                    const bool runs = along && 2 * span < LANES
-                        && !dense && inner.stride[5][inner.rank - 1] == 1;
-                    const bool even = runs && inner.rank == 2 && inner.size[1] == span;  // whether all of them lie equally far apart
+                    const bool runs = BRIEF || (along && 2 * span < LANES
+                        && !dense && inner.stride[5][inner.rank - 1] == 1);
+                    const bool even = BRIEF || (runs && inner.rank == 2 && inner.size[1] == span);  // whether all of them lie equally far apart
                     const int64_t x_apart = inner.stride[5][0];
                     const int64_t most = dense || runs ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
-                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense && !even);
+                    typename Loop<6>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense && !even);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         float x_buffer[LANES];
                         const float* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(5, i) :
                             along ? inner.tile(5, x_row + place.offset[5], count, x_buffer) :
                             lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
@@ -429,7 +441,7 @@ void whiten_y_run(
                                     sum_B_S_now[l] = sum_B_S_combine(sum_B_S_now[l], l < left ? sum_B_S_given[l] : 0.0f);
                             }
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                             constexpr int64_t MANY = decltype(many)::value;
                             float sum_B_S_lanes[MANY];
@@ -463,16 +475,16 @@ void whiten_y_run(
                                 x_tile += x_apart - span;
                             }
                         }
-                        for (; j < groups; j += GROUP) {
+                        for (; !BRIEF && j < groups; j += GROUP) {
                             sum_B_S_now = ACROSS ? sum_B_S_part.now + j : sum_B_S_held;
                             group(j, Whole());
                         }
-                        if constexpr (!ACROSS) {
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
                         if constexpr (ACROSS) sum_B_S_part.next(step, 32);
-                        else sum_B_S_part.next(sum_B_S_held, count, 2048);
-                        if (along && !dense && !runs) place.next(count);
+                        else if constexpr (!BRIEF) sum_B_S_part.next(sum_B_S_held, count, 2048);
+                        if (!BRIEF && along && !dense && !runs) place.next(count);
                     }
                     if constexpr (ACROSS) sum_B_S_parts.put(s, sum_B_S_part.finish());
                     else sum_B_S_parts.put(s, sum_B_S_part.finish(sum_B_S_held));
@@ -493,34 +505,34 @@ void whiten_y_run(
                         run_next_rows[j + l] = run_next;
                     }
                 }
-                Parts<float, WIDTH> sum_B_S__parts(segments, width);
+                Parts<float, WIDTH, ALONE> sum_B_S__parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const float mu_now_row = mu_rows[0];
                     Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_B_S__combine)> sum_B_S__part(0.0f, padded, sum_B_S__combine);
                     [[maybe_unused]] float sum_B_S__held[GROUP];  // in registers, along one row
                     if constexpr (!ACROSS) std::fill_n(sum_B_S__held, GROUP, 0.0f);
                     const bool dense = !ACROSS && x_dense;
                     // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
-                    const bool runs = along && 2 * span < LANES
-                        && !dense && inner.stride[5][inner.rank - 1] == 1;
-                    const bool even = runs && inner.rank == 2 && inner.size[1] == span;  // whether all of them lie equally far apart
+                    const bool runs = BRIEF || (along && 2 * span < LANES
+                        && !dense && inner.stride[5][inner.rank - 1] == 1);
+                    const bool even = BRIEF || (runs && inner.rank == 2 && inner.size[1] == span);  // whether all of them lie equally far apart
                     const int64_t x_apart = inner.stride[5][0];
                     const int64_t most = dense || runs ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                    const bool x_asks = asks && n <= NEAR && (x_dense || (along && inner.stride[5][inner.rank - 1] == 1));
+                    const bool x_asks = asks && n <= NEAR && (BRIEF || x_dense || (along && inner.stride[5][inner.rank - 1] == 1));
                     const float* const x_ahead = x_asks ? x + rows.offset(5, row + 1) : nullptr;
-                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense && !even);
+                    typename Loop<6>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense && !even);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         float x_buffer[LANES];
                         const float* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(5, i) :
                             along ? inner.tile(5, x_row + place.offset[5], count, x_buffer) :
                             lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
@@ -545,7 +557,7 @@ void whiten_y_run(
                                     sum_B_S__now[l] = sum_B_S__combine(sum_B_S__now[l], l < left ? sum_B_S__given[l] : 0.0f);
                             }
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                             constexpr int64_t MANY = decltype(many)::value;
                             float sum_B_S__lanes[MANY];
@@ -581,16 +593,16 @@ void whiten_y_run(
                                 if (x_next) x_next += x_apart - span;
                             }
                         }
-                        for (; j < groups; j += GROUP) {
+                        for (; !BRIEF && j < groups; j += GROUP) {
                             sum_B_S__now = ACROSS ? sum_B_S__part.now + j : sum_B_S__held;
                             group(j, Whole());
                         }
-                        if constexpr (!ACROSS) {
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
                         if constexpr (ACROSS) sum_B_S__part.next(step, 32);
-                        else sum_B_S__part.next(sum_B_S__held, count, 2048);
-                        if (along && !dense && !runs) place.next(count);
+                        else if constexpr (!BRIEF) sum_B_S__part.next(sum_B_S__held, count, 2048);
+                        if (!BRIEF && along && !dense && !runs) place.next(count);
                     }
                     if constexpr (ACROSS) sum_B_S__parts.put(s, sum_B_S__part.finish());
                     else sum_B_S__parts.put(s, sum_B_S__part.finish(sum_B_S__held));
@@ -621,43 +633,43 @@ void whiten_y_run(
                 if constexpr (ACROSS) rows.store(3, inv_kept, row, width, inv_kept_held);
                 else *inv_kept_row = inv_kept_held[0];
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const float scale_now_row = scale_rows[0];
                     [[maybe_unused]] const float mu_now_row = mu_rows[0];
                     [[maybe_unused]] const float inv_now_row = inv_rows[0];
                     const bool dense = !ACROSS && x_dense && y_dense;
                     // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
-                    const bool runs = along && 2 * span < LANES
-                        && !dense && inner.stride[5][inner.rank - 1] == 1 && inner.stride[4][inner.rank - 1] == 1;
-                    const bool even = runs && inner.rank == 2 && inner.size[1] == span;  // whether all of them lie equally far apart
+                    const bool runs = BRIEF || (along && 2 * span < LANES
+                        && !dense && inner.stride[5][inner.rank - 1] == 1 && inner.stride[4][inner.rank - 1] == 1);
+                    const bool even = BRIEF || (runs && inner.rank == 2 && inner.size[1] == span);  // whether all of them lie equally far apart
                     const int64_t y_apart = inner.stride[4][0];
                     const int64_t x_apart = inner.stride[5][0];
                     const int64_t most = dense || runs ? LANES : span;
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
-                    const bool x_asks = asks && n > NEAR && (x_dense || (along && inner.stride[5][inner.rank - 1] == 1));
+                    const bool x_asks = asks && n > NEAR && (BRIEF || x_dense || (along && inner.stride[5][inner.rank - 1] == 1));
                     const float* const x_ahead = x_asks ? x + rows.offset(5, row + 1) : nullptr;
-                    const bool y_asks = asks && n <= NEAR && (y_dense || (along && inner.stride[4][inner.rank - 1] == 1));
+                    const bool y_asks = asks && n <= NEAR && (BRIEF || y_dense || (along && inner.stride[4][inner.rank - 1] == 1));
                     const float* const y_ahead = y_asks ? y + rows.offset(4, row + 1) : nullptr;
-                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense && !even);
+                    typename Loop<6>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense && !even);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         float x_buffer[LANES];
                         const float* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(5, i) :
                             along ? inner.tile(5, x_row + place.offset[5], count, x_buffer) :
                             lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
                         float y_buffer[LANES];
                         float* y_from = ACROSS ? y + inner.offset(4, i) : y_row;
                         float* y_place =
-                            y_dense && count == filled ? y_row + i :
+                            BRIEF || (y_dense && count == filled) ? y_row + i :
                             y_side ? y_side + inner.offset(4, i) :
                             along ? inner.tile(4, y_row + place.offset[4]) :
                             lanes.dense(4, y_from, first, count, filled);
-                        float* y_tile = y_place ? y_place : y_buffer;
+                        float* y_tile = BRIEF || y_place ? y_place : y_buffer;
                         const float* x_next = x_ahead ? x_ahead + (along && !dense ? place.offset[5] : i) : nullptr;
                         const float* y_next = y_ahead ? y_ahead + (along && !dense ? place.offset[4] : i) : nullptr;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
@@ -678,7 +690,7 @@ void whiten_y_run(
                                 y_tile[j + l] = y;
                             }
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         int64_t j = 0;
                         if constexpr (ACROSS) {
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
@@ -699,12 +711,12 @@ void whiten_y_run(
                                 if (y_next) y_next += y_apart - span;
                             }
                         }
-                        for (; j < groups; j += GROUP) group(j, Whole());
-                        if constexpr (!ACROSS) {
+                        for (; !BRIEF && j < groups; j += GROUP) group(j, Whole());
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
-                        if (!y_place) lanes.store(4, y_from, first, count, y_buffer);
-                        if (along && !dense && !runs) place.next(count);
+                        if (!BRIEF && !y_place) lanes.store(4, y_from, first, count, y_buffer);
+                        if (!BRIEF && along && !dense && !runs) place.next(count);
                     }
                 });
             } else {
@@ -739,21 +751,21 @@ void whiten_y_run(
                         mul_row_rows[j + l] = run_ * s1;
                     }
                 }
-                Parts<sum_B_S_partial, WIDTH> sum_B_S_parts(segments, width);
+                Parts<sum_B_S_partial, WIDTH, ALONE> sum_B_S_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<sum_B_S_partial, 1, decltype(sum_B_S_join)> sum_B_S_part({}, 1, sum_B_S_join);
                     const bool dense = !ACROSS && x_dense;
                     const int64_t most = dense ? LANES : span;
-                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                    typename Loop<6>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         float x_buffer[LANES];
                         const float* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(5, i) :
                             along ? inner.tile(5, x_row + place.offset[5], count, x_buffer) :
                             lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
@@ -773,13 +785,13 @@ void whiten_y_run(
                                 for (int l = 0; l < GROUP; l++) sum_B_S_held[l] = sum_B_S_combine(sum_B_S_held[l], l < left ? sum_B_S_given[l] : 0.0f);
                             }
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         int64_t j = 0;
                         if constexpr (ACROSS) {
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
                         }
                         for (; j < groups; j += GROUP) group(j, Whole());
-                        if constexpr (!ACROSS) {
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
                         const float sum_B_S_top = folded<GROUP>(sum_B_S_held, sum_B_S_combine);
@@ -803,7 +815,7 @@ void whiten_y_run(
                         const float sqsum_B_S_top = folded<GROUP>(sqsum_B_S_held, sqsum_B_S_combine);
                         sum_B_S_part.now[0] = sum_B_S_join(sum_B_S_part.now[0], {sum_B_S_top, sqsum_B_S_count_top, sqsum_B_S_top});
                         sum_B_S_part.next(count, 2048);
-                        if (along && !dense) place.next(count);
+                        if (!BRIEF && along && !dense) place.next(count);
                     }
                     sum_B_S_parts.put(s, sum_B_S_part.finish());
                 });
@@ -839,38 +851,38 @@ void whiten_y_run(
                 if constexpr (ACROSS) rows.store(3, inv_kept, row, width, inv_kept_held);
                 else *inv_kept_row = inv_kept_held[0];
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
-                    const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+                    const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const float scale_now_row = scale_rows[0];
                     [[maybe_unused]] const float mu_now_row = mu_rows[0];
                     [[maybe_unused]] const float inv_now_row = inv_rows[0];
                     const bool dense = !ACROSS && x_dense && y_dense;
                     // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
-                    const bool runs = along && 2 * span < LANES
-                        && !dense && inner.stride[5][inner.rank - 1] == 1 && inner.stride[4][inner.rank - 1] == 1;
-                    const bool even = runs && inner.rank == 2 && inner.size[1] == span;  // whether all of them lie equally far apart
+                    const bool runs = BRIEF || (along && 2 * span < LANES
+                        && !dense && inner.stride[5][inner.rank - 1] == 1 && inner.stride[4][inner.rank - 1] == 1);
+                    const bool even = BRIEF || (runs && inner.rank == 2 && inner.size[1] == span);  // whether all of them lie equally far apart
                     const int64_t y_apart = inner.stride[4][0];
                     const int64_t x_apart = inner.stride[5][0];
                     const int64_t most = dense || runs ? LANES : span;
-                    typename Loop<6>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense && !even);
+                    typename Loop<6>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense && !even);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
-                        const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                        const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                         step = ACROSS ? 1 : count;
                         [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                         float x_buffer[LANES];
                         const float* x_tile =
-                            x_dense && count == filled ? x_row + i :
+                            BRIEF || (x_dense && count == filled) ? x_row + i :
                             x_side ? x_side + inner.offset(5, i) :
                             along ? inner.tile(5, x_row + place.offset[5], count, x_buffer) :
                             lanes.load(5, ACROSS ? x + inner.offset(5, i) : x_row, first, count, x_buffer, filled);
                         float y_buffer[LANES];
                         float* y_from = ACROSS ? y + inner.offset(4, i) : y_row;
                         float* y_place =
-                            y_dense && count == filled ? y_row + i :
+                            BRIEF || (y_dense && count == filled) ? y_row + i :
                             y_side ? y_side + inner.offset(4, i) :
                             along ? inner.tile(4, y_row + place.offset[4]) :
                             lanes.dense(4, y_from, first, count, filled);
-                        float* y_tile = y_place ? y_place : y_buffer;
+                        float* y_tile = BRIEF || y_place ? y_place : y_buffer;
                         const auto group = [&](int64_t j, auto whole) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                             [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
@@ -887,7 +899,7 @@ void whiten_y_run(
                                 y_tile[j + l] = y;
                             }
                         };
-                        const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                        const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                         int64_t j = 0;
                         if constexpr (ACROSS) {
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) group(j, Several());
@@ -904,21 +916,23 @@ void whiten_y_run(
                                 y_tile += y_apart - span;
                             }
                         }
-                        for (; j < groups; j += GROUP) group(j, Whole());
-                        if constexpr (!ACROSS) {
+                        for (; !BRIEF && j < groups; j += GROUP) group(j, Whole());
+                        if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
-                        if (!y_place) lanes.store(4, y_from, first, count, y_buffer);
-                        if (along && !dense && !runs) place.next(count);
+                        if (!BRIEF && !y_place) lanes.store(4, y_from, first, count, y_buffer);
+                        if (!BRIEF && along && !dense && !runs) place.next(count);
                     }
                 });
             }
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
-    else if (inner.numel <= 65536) run(std::false_type(), std::false_type());
-    else run(std::false_type(), std::true_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type(), std::false_type());
+    else if (inner.numel <= 4 * TILE && inner.even(64, 2) && inner.stride[5][inner.rank - 1] == 1 && inner.stride[4][inner.rank - 1] == 1)
+        run(std::false_type(), std::true_type(), std::false_type());
+    else if (inner.numel <= 65536) run(std::false_type(), std::false_type(), std::false_type());
+    else run(std::false_type(), std::false_type(), std::true_type());
 }
 
 void whiten_sum_S_kept_run(
@@ -928,17 +942,19 @@ void whiten_sum_S_kept_run(
     const int outer = rank - inner_rank;
     const Loop<4> rows(outer, size, {mu_kept_stride, inv_kept_stride, sum_S_kept_stride, x_stride});
     const Loop<4> inner(inner_rank, size + outer, {mu_kept_stride + outer, inv_kept_stride + outer, sum_S_kept_stride + outer, x_stride + outer});
-    const auto run = [&](auto mode) {
+    const auto run = [&](auto mode, auto brief) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
         using Several = std::integral_constant<int64_t, 4 * GROUP>;
         using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<4>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = BRIEF;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(3);
@@ -974,9 +990,9 @@ void whiten_sum_S_kept_run(
                     inv_kept_rows[j + l] = inv_kept;
                 }
             }
-            Parts<float, WIDTH> sum_S_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+            Parts<float, WIDTH, ALONE> sum_S_parts(segments, width);
+            segmented<ALONE>(apart, segments, [&](int64_t s) {
+                const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const float mu_kept_now_row = mu_kept_rows[0];
                 [[maybe_unused]] const float inv_kept_now_row = inv_kept_rows[0];
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_S_combine)> sum_S_part(0.0f, padded, sum_S_combine);
@@ -987,15 +1003,15 @@ void whiten_sum_S_kept_run(
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                 const float* const x_ahead = x_dense ? x_row + 4096 / sizeof(float) : nullptr;  // a page on: the processor's own guesses end with one
-                typename Loop<4>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense);
+                typename Loop<4>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
-                        x_dense && count == filled ? x_row + i :
+                        BRIEF || (x_dense && count == filled) ? x_row + i :
                         x_side ? x_side + inner.offset(3, i) :
                         along ? inner.tile(3, x_row + place.offset[3], count, x_buffer) :
                         lanes.load(3, ACROSS ? x + inner.offset(3, i) : x_row, first, count, x_buffer, filled);
@@ -1021,7 +1037,7 @@ void whiten_sum_S_kept_run(
                                 sum_S_now[l] = sum_S_combine(sum_S_now[l], l < left ? sum_S_given[l] : 0.0f);
                         }
                     };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                    const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         float sum_S_lanes[MANY];
@@ -1049,12 +1065,12 @@ void whiten_sum_S_kept_run(
                         sum_S_now = ACROSS ? sum_S_part.now + j : sum_S_held;
                         group(j, Whole());
                     }
-                    if constexpr (!ACROSS) {
+                    if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) sum_S_part.next(step, 32);
-                    else sum_S_part.next(sum_S_held, count, 2048);
-                    if (along && !dense) place.next(count);
+                    else if constexpr (!BRIEF) sum_S_part.next(sum_S_held, count, 2048);
+                    if (!BRIEF && along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) sum_S_parts.put(s, sum_S_part.finish());
                 else sum_S_parts.put(s, sum_S_part.finish(sum_S_held));
@@ -1073,8 +1089,10 @@ void whiten_sum_S_kept_run(
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type());
-    else run(std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
+    else if (inner.numel <= 4 * TILE && inner.even(64, 1) && inner.stride[3][inner.rank - 1] == 1)
+        run(std::false_type(), std::true_type());
+    else run(std::false_type(), std::false_type());
 }
 
 void whiten_far_run(
@@ -1083,17 +1101,19 @@ void whiten_far_run(
     const int outer = rank - inner_rank;
     const Loop<3> rows(outer, size, {far_stride, far_kept_stride, sum_S_kept_stride});
     const Loop<3> inner(inner_rank, size + outer, {far_stride + outer, far_kept_stride + outer, sum_S_kept_stride + outer});
-    const auto run = [&](auto mode) {
+    const auto run = [&](auto mode, auto brief) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
         using Several = std::integral_constant<int64_t, 4 * GROUP>;
         using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<3>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = BRIEF;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool sum_S_kept_dense = !ACROSS && inner.neighbours(2);
@@ -1111,30 +1131,30 @@ void whiten_far_run(
             [[maybe_unused]] float* far_side = ACROSS ? rows.dense(0, far_, row, width, padded) : nullptr;
             [[maybe_unused]] float* far_kept_row = far_kept + begin[1];
             [[maybe_unused]] float* far_kept_side = ACROSS ? rows.dense(1, far_kept, row, width, padded) : nullptr;
-            Parts<float, WIDTH> far_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+            Parts<float, WIDTH, ALONE> far_parts(segments, width);
+            segmented<ALONE>(apart, segments, [&](int64_t s) {
+                const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(far_combine)> far_part(float(-INFINITY), padded, far_combine);
                 [[maybe_unused]] float far_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(far_held, GROUP, float(-INFINITY));
                 const bool dense = !ACROSS && sum_S_kept_dense;
                 // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
-                const bool runs = along && 2 * span < LANES
-                    && !dense && inner.stride[2][inner.rank - 1] == 1;
-                const bool even = runs && inner.rank == 2 && inner.size[1] == span;  // whether all of them lie equally far apart
+                const bool runs = BRIEF || (along && 2 * span < LANES
+                    && !dense && inner.stride[2][inner.rank - 1] == 1);
+                const bool even = BRIEF || (runs && inner.rank == 2 && inner.size[1] == span);  // whether all of them lie equally far apart
                 const int64_t sum_S_kept_apart = inner.stride[2][0];
                 const int64_t most = dense || runs ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && sum_S_kept_side;
-                typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense && !even);
+                typename Loop<3>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense && !even);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float sum_S_kept_buffer[LANES];
                     const float* sum_S_kept_tile =
-                        sum_S_kept_dense && count == filled ? sum_S_kept_row + i :
+                        BRIEF || (sum_S_kept_dense && count == filled) ? sum_S_kept_row + i :
                         sum_S_kept_side ? sum_S_kept_side + inner.offset(2, i) :
                         along ? inner.tile(2, sum_S_kept_row + place.offset[2], count, sum_S_kept_buffer) :
                         lanes.load(2, ACROSS ? sum_S_kept + inner.offset(2, i) : sum_S_kept_row, first, count, sum_S_kept_buffer, filled);
@@ -1155,7 +1175,7 @@ void whiten_far_run(
                                 far_now[l] = far_combine(far_now[l], l < left ? far_given[l] : float(-INFINITY));
                         }
                     };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                    const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         float far_lanes[MANY];
@@ -1189,16 +1209,16 @@ void whiten_far_run(
                             sum_S_kept_tile += sum_S_kept_apart - span;
                         }
                     }
-                    for (; j < groups; j += GROUP) {
+                    for (; !BRIEF && j < groups; j += GROUP) {
                         far_now = ACROSS ? far_part.now + j : far_held;
                         group(j, Whole());
                     }
-                    if constexpr (!ACROSS) {
+                    if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) far_part.next(step, 32);
-                    else far_part.next(far_held, count, 2048);
-                    if (along && !dense && !runs) place.next(count);
+                    else if constexpr (!BRIEF) far_part.next(far_held, count, 2048);
+                    if (!BRIEF && along && !dense && !runs) place.next(count);
                 }
                 if constexpr (ACROSS) far_parts.put(s, far_part.finish());
                 else far_parts.put(s, far_part.finish(far_held));
@@ -1221,8 +1241,10 @@ void whiten_far_run(
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type());
-    else run(std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
+    else if (inner.numel <= 4 * TILE && inner.even(64, 2) && inner.stride[2][inner.rank - 1] == 1)
+        run(std::false_type(), std::true_type());
+    else run(std::false_type(), std::false_type());
 }
 
 void whiten_kinds_run(
@@ -1231,17 +1253,19 @@ void whiten_kinds_run(
     const int outer = rank - inner_rank;
     const Loop<3> rows(outer, size, {far_kept_stride, kinds_stride, x_stride});
     const Loop<3> inner(inner_rank, size + outer, {far_kept_stride + outer, kinds_stride + outer, x_stride + outer});
-    const auto run = [&](auto mode) {
+    const auto run = [&](auto mode, auto brief) {
         constexpr bool ACROSS = decltype(mode)::value;  // whether lanes are rows, else the elements of one row
+        constexpr bool BRIEF = decltype(brief)::value;  // whether these are whole groups of one tile, in runs that lie equally far apart
         constexpr int64_t GROUP = ACROSS ? 16 : 64, WIDTH = ACROSS ? 8192 : 1, SEGMENT = ACROSS ? 256 : 65536;
         using Whole = std::integral_constant<int64_t, GROUP>;  // a group, several at once, and what is less than one
         using Several = std::integral_constant<int64_t, 4 * GROUP>;
         using Rest = std::integral_constant<int64_t, 0>;
         constexpr int64_t LANES = ACROSS ? WIDTH : 4 * TILE;
         const Loop<3>& lanes = ACROSS ? rows : inner;
-        const int64_t n = inner.numel, span = ACROSS ? 1 : inner.span(LANES);
+        const int64_t n = inner.numel, span = ACROSS ? 1 : BRIEF ? inner.size[inner.rank - 1] : inner.span(LANES);
         const int64_t wide = ACROSS ? rows.together(WIDTH, n) : 1, units = (rows.numel + wide - 1) / wide;  // rows that lie together
-        const int64_t segments = n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
+        constexpr bool ALONE = BRIEF;  // whether a row is one segment
+        const int64_t segments = !ALONE && n > SEGMENT ? (n + SEGMENT - 1) / SEGMENT : 1;
         const bool apart = segments > 1 && (units < 4 || (units < 64 && n * wide >= 16 * PARALLEL));  // few long rows: threads share each of them
         [[maybe_unused]] const bool along = !ACROSS && inner.spans(span);  // what is taken at once lies in one run of each operand
         [[maybe_unused]] const bool x_dense = !ACROSS && inner.neighbours(2);
@@ -1269,32 +1293,32 @@ void whiten_kinds_run(
                     far_kept_rows[j + l] = far_kept;
                 }
             }
-            Parts<int64_t, WIDTH> kinds_parts(segments, width);
-            parallel(apart, segments, [&](int64_t s) {
-                const int64_t end = n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
+            Parts<int64_t, WIDTH, ALONE> kinds_parts(segments, width);
+            segmented<ALONE>(apart, segments, [&](int64_t s) {
+                const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const float far_kept_now_row = far_kept_rows[0];
                 Pairwise<int64_t, ACROSS ? WIDTH : GROUP, decltype(kinds_combine)> kinds_part(int64_t(0), padded, kinds_combine);
                 [[maybe_unused]] int64_t kinds_held[GROUP];  // in registers, along one row
                 if constexpr (!ACROSS) std::fill_n(kinds_held, GROUP, int64_t(0));
                 const bool dense = !ACROSS && x_dense;
                 // Whether several short runs are taken at once: where all that has no one value for each of them lies side by side along each.
-                const bool runs = along && 2 * span < LANES
-                    && !dense && inner.stride[2][inner.rank - 1] == 1;
-                const bool even = runs && inner.rank == 2 && inner.size[1] == span;  // whether all of them lie equally far apart
+                const bool runs = BRIEF || (along && 2 * span < LANES
+                    && !dense && inner.stride[2][inner.rank - 1] == 1);
+                const bool even = BRIEF || (runs && inner.rank == 2 && inner.size[1] == span);  // whether all of them lie equally far apart
                 const int64_t x_apart = inner.stride[2][0];
                 const int64_t most = dense || runs ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
                 const float* const x_ahead = x_dense ? x_row + 4096 / sizeof(float) : nullptr;  // a page on: the processor's own guesses end with one
-                typename Loop<3>::Place place(inner, along && !dense ? s * SEGMENT : 0, along && !dense && !even);
+                typename Loop<3>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense && !even);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
-                    const int64_t first = ACROSS ? row : i, count = ACROSS ? width : own < most ? own : most;
+                    const int64_t first = ACROSS ? row : i, count = BRIEF ? n : ACROSS ? width : own < most ? own : most;
                     step = ACROSS ? (sided ? (rest < 32 ? rest : 32) : 1) : count;
                     [[maybe_unused]] const int64_t filled = (count + GROUP - 1) / GROUP * GROUP;
                     float x_buffer[LANES];
                     const float* x_tile =
-                        x_dense && count == filled ? x_row + i :
+                        BRIEF || (x_dense && count == filled) ? x_row + i :
                         x_side ? x_side + inner.offset(2, i) :
                         along ? inner.tile(2, x_row + place.offset[2], count, x_buffer) :
                         lanes.load(2, ACROSS ? x + inner.offset(2, i) : x_row, first, count, x_buffer, filled);
@@ -1318,7 +1342,7 @@ void whiten_kinds_run(
                                 kinds_now[l] = kinds_combine(kinds_now[l], l < left ? kinds_given[l] : int64_t(0));
                         }
                     };
-                    const int64_t groups = ACROSS ? filled : count / GROUP * GROUP;
+                    const int64_t groups = BRIEF ? n : ACROSS ? filled : count / GROUP * GROUP;
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         int64_t kinds_lanes[MANY];
@@ -1354,16 +1378,16 @@ void whiten_kinds_run(
                             if (x_next) x_next += x_apart - span;
                         }
                     }
-                    for (; j < groups; j += GROUP) {
+                    for (; !BRIEF && j < groups; j += GROUP) {
                         kinds_now = ACROSS ? kinds_part.now + j : kinds_held;
                         group(j, Whole());
                     }
-                    if constexpr (!ACROSS) {
+                    if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
                     if constexpr (ACROSS) kinds_part.next(step, 32);
-                    else kinds_part.next(kinds_held, count, 2048);
-                    if (along && !dense && !runs) place.next(count);
+                    else if constexpr (!BRIEF) kinds_part.next(kinds_held, count, 2048);
+                    if (!BRIEF && along && !dense && !runs) place.next(count);
                 }
                 if constexpr (ACROSS) kinds_parts.put(s, kinds_part.finish());
                 else kinds_parts.put(s, kinds_part.finish(kinds_held));
@@ -1382,8 +1406,10 @@ void whiten_kinds_run(
         });
     };
     // Short rows, and rows whose elements lie far apart, go side by side: by the row's own length and layout, never by their number.
-    if (inner.numel < 64 || inner.step() > 8) run(std::true_type());
-    else run(std::false_type());
+    if (inner.numel < 64 || inner.step() > 8) run(std::true_type(), std::false_type());
+    else if (inner.numel <= 4 * TILE && inner.even(64, 2) && inner.stride[2][inner.rank - 1] == 1)
+        run(std::false_type(), std::true_type());
+    else run(std::false_type(), std::false_type());
 }
 
 }  // namespace
