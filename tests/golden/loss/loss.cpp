@@ -1423,9 +1423,12 @@ void loss_m_run(
                         l_kept_tile = l_kept_row + place.offset[1] - r;
                         if (even) place.skip(count / span);
                         else place.next(span);
-                        for (; r < until; r += span) {
-                            for (; j < r + span; j += GROUP) group(j, Whole());
-                            l_kept_tile += l_kept_apart - span;
+                        for (r += span; j < until; j += GROUP) {  // one loop: between two g++ would have lanes in memory
+                            if (j == r) {
+                                r += span;
+                                l_kept_tile += l_kept_apart - span;
+                            }
+                            group(j, Whole());
                         }
                     }
                     for (; !BRIEF && j < groups; j += GROUP) {

@@ -470,9 +470,12 @@ void whiten_y_run(
                             x_tile = x_row + place.offset[5] - r;
                             if (even) place.skip(count / span);
                             else place.next(span);
-                            for (; r < until; r += span) {
-                                for (; j < r + span; j += GROUP) group(j, Whole());
-                                x_tile += x_apart - span;
+                            for (r += span; j < until; j += GROUP) {  // one loop: between two g++ would have lanes in memory
+                                if (j == r) {
+                                    r += span;
+                                    x_tile += x_apart - span;
+                                }
+                                group(j, Whole());
                             }
                         }
                         for (; !BRIEF && j < groups; j += GROUP) {
@@ -587,10 +590,13 @@ void whiten_y_run(
                             x_next = x_ahead ? x_ahead + place.offset[5] - r : nullptr;
                             if (even) place.skip(count / span);
                             else place.next(span);
-                            for (; r < until; r += span) {
-                                for (; j < r + span; j += GROUP) group(j, Whole());
-                                x_tile += x_apart - span;
-                                if (x_next) x_next += x_apart - span;
+                            for (r += span; j < until; j += GROUP) {  // one loop: between two g++ would have lanes in memory
+                                if (j == r) {
+                                    r += span;
+                                    x_tile += x_apart - span;
+                                    if (x_next) x_next += x_apart - span;
+                                }
+                                group(j, Whole());
                             }
                         }
                         for (; !BRIEF && j < groups; j += GROUP) {
@@ -703,12 +709,15 @@ void whiten_y_run(
                             y_next = y_ahead ? y_ahead + place.offset[4] - r : nullptr;
                             if (even) place.skip(count / span);
                             else place.next(span);
-                            for (; r < until; r += span) {
-                                for (; j < r + span; j += GROUP) group(j, Whole());
-                                x_tile += x_apart - span;
-                                y_tile += y_apart - span;
-                                if (x_next) x_next += x_apart - span;
-                                if (y_next) y_next += y_apart - span;
+                            for (r += span; j < until; j += GROUP) {  // one loop: between two g++ would have lanes in memory
+                                if (j == r) {
+                                    r += span;
+                                    x_tile += x_apart - span;
+                                    y_tile += y_apart - span;
+                                    if (x_next) x_next += x_apart - span;
+                                    if (y_next) y_next += y_apart - span;
+                                }
+                                group(j, Whole());
                             }
                         }
                         for (; !BRIEF && j < groups; j += GROUP) group(j, Whole());
@@ -910,10 +919,13 @@ void whiten_y_run(
                             y_tile = y_row + place.offset[4] - r;
                             if (even) place.skip(count / span);
                             else place.next(span);
-                            for (; r < until; r += span) {
-                                for (; j < r + span; j += GROUP) group(j, Whole());
-                                x_tile += x_apart - span;
-                                y_tile += y_apart - span;
+                            for (r += span; j < until; j += GROUP) {  // one loop: between two g++ would have lanes in memory
+                                if (j == r) {
+                                    r += span;
+                                    x_tile += x_apart - span;
+                                    y_tile += y_apart - span;
+                                }
+                                group(j, Whole());
                             }
                         }
                         for (; !BRIEF && j < groups; j += GROUP) group(j, Whole());
@@ -1204,9 +1216,12 @@ void whiten_far_run(
                         sum_S_kept_tile = sum_S_kept_row + place.offset[2] - r;
                         if (even) place.skip(count / span);
                         else place.next(span);
-                        for (; r < until; r += span) {
-                            for (; j < r + span; j += GROUP) group(j, Whole());
-                            sum_S_kept_tile += sum_S_kept_apart - span;
+                        for (r += span; j < until; j += GROUP) {  // one loop: between two g++ would have lanes in memory
+                            if (j == r) {
+                                r += span;
+                                sum_S_kept_tile += sum_S_kept_apart - span;
+                            }
+                            group(j, Whole());
                         }
                     }
                     for (; !BRIEF && j < groups; j += GROUP) {
@@ -1372,10 +1387,13 @@ void whiten_kinds_run(
                         x_next = x_ahead ? x_ahead + place.offset[2] - r : nullptr;
                         if (even) place.skip(count / span);
                         else place.next(span);
-                        for (; r < until; r += span) {
-                            for (; j < r + span; j += GROUP) group(j, Whole());
-                            x_tile += x_apart - span;
-                            if (x_next) x_next += x_apart - span;
+                        for (r += span; j < until; j += GROUP) {  // one loop: between two g++ would have lanes in memory
+                            if (j == r) {
+                                r += span;
+                                x_tile += x_apart - span;
+                                if (x_next) x_next += x_apart - span;
+                            }
+                            group(j, Whole());
                         }
                     }
                     for (; !BRIEF && j < groups; j += GROUP) {
