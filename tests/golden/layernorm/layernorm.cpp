@@ -437,6 +437,7 @@ void layernorm_run(
             if constexpr (!ONCE) {
                 Parts<F, WIDTH, ALONE> sum_N_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(F(0), padded, sum_N_combine);
                     [[maybe_unused]] F sum_N_held[GROUP];  // in registers, along one row
@@ -527,6 +528,7 @@ void layernorm_run(
                 }
                 Parts<F, WIDTH, ALONE> sum_N__parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F mu_now_row = mu_rows[0];
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_N__combine)> sum_N__part(F(0), padded, sum_N__combine);
@@ -623,6 +625,7 @@ void layernorm_run(
                     }
                 }
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F mu_now_row = mu_rows[0];
                     [[maybe_unused]] const F rsqrt_row_now_row = rsqrt_row_rows[0];
@@ -728,6 +731,7 @@ void layernorm_run(
                 };
                 Parts<sum_N_partial, WIDTH, ALONE> sum_N_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<sum_N_partial, 1, decltype(sum_N_join)> sum_N_part({}, 1, sum_N_join);
                     const bool dense = !ACROSS && x_dense;
@@ -809,6 +813,7 @@ void layernorm_run(
                     }
                 }
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F mu_now_row = mu_rows[0];
                     [[maybe_unused]] const F rsqrt_row_now_row = rsqrt_row_rows[0];

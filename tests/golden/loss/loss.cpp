@@ -613,6 +613,7 @@ void loss_l_run(
                 }
                 Parts<F, WIDTH, ALONE> max_V_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(max_V_combine)> max_V_part(F(-INFINITY), padded, max_V_combine);
                     [[maybe_unused]] F max_V_held[GROUP];  // in registers, along one row
@@ -701,6 +702,7 @@ void loss_l_run(
                 }
                 Parts<F, WIDTH, ALONE> sum_V_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F where_row_now_row = where_row_rows[0];
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_V_combine)> sum_V_part(F(0), padded, sum_V_combine);
@@ -857,6 +859,7 @@ void loss_l_run(
                 }
                 Parts<max_V_partial, WIDTH, ALONE> max_V_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<max_V_partial, 1, decltype(max_V_join)> max_V_part({}, 1, max_V_join);
                     const bool dense = !ACROSS && x_dense;
@@ -1018,6 +1021,7 @@ void loss_scaled_run(
             }
             Parts<float, WIDTH, ALONE> sum_V_parts(segments, width);
             segmented<ALONE>(apart, segments, [&](int64_t s) {
+                if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                 const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_V_combine)> sum_V_part(0.0f, padded, sum_V_combine);
                 [[maybe_unused]] float sum_V_held[GROUP];  // in registers, along one row
@@ -1102,6 +1106,7 @@ void loss_scaled_run(
                 }
             }
             segmented<ALONE>(apart, segments, [&](int64_t s) {
+                if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                 const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const float t0_now_row = t0_rows[0];
                 [[maybe_unused]] const float add_row_now_row = add_row_rows[0];
@@ -1215,6 +1220,7 @@ void loss_sum_D_kept_run(
             [[maybe_unused]] F* sum_D_kept_side = ACROSS ? rows.dense(0, sum_D_kept, row, width, padded) : nullptr;
             Parts<F, WIDTH, ALONE> sum_D_parts(segments, width);
             segmented<ALONE>(apart, segments, [&](int64_t s) {
+                if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                 const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_D_combine)> sum_D_part(F(0), padded, sum_D_combine);
                 [[maybe_unused]] F sum_D_held[GROUP];  // in registers, along one row
@@ -1353,6 +1359,7 @@ void loss_m_run(
             [[maybe_unused]] float* m_side = ACROSS ? rows.dense(0, m, row, width, padded) : nullptr;
             Parts<F, WIDTH, ALONE> sum_all_parts(segments, width);
             segmented<ALONE>(apart, segments, [&](int64_t s) {
+                if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                 const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(sum_all_combine)> sum_all_part(F(0), padded, sum_all_combine);
                 [[maybe_unused]] F sum_all_held[GROUP];  // in registers, along one row

@@ -397,6 +397,7 @@ void moving_run_run(
             }
             Parts<float, WIDTH, ALONE> low_parts(segments, width);
             segmented<ALONE>(apart, segments, [&](int64_t s) {
+                if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                 const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(low_combine)> low_part(float(INFINITY), padded, low_combine);
                 [[maybe_unused]] float low_held[GROUP];  // in registers, along one row
@@ -475,6 +476,7 @@ void moving_run_run(
             [[maybe_unused]] const float* low_rows = low_parts.finish(low_combine);
             Parts<float, WIDTH, ALONE> sum_N_parts(segments, width);
             segmented<ALONE>(apart, segments, [&](int64_t s) {
+                if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                 const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const float low_now_row = low_rows[0];
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(0.0f, padded, sum_N_combine);
@@ -562,6 +564,7 @@ void moving_run_run(
             }
             Parts<float, WIDTH, ALONE> high_parts(segments, width);
             segmented<ALONE>(apart, segments, [&](int64_t s) {
+                if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                 const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const float add_row_now_row = add_row_rows[0];
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(high_combine)> high_part(float(-INFINITY), padded, high_combine);
@@ -712,6 +715,7 @@ void moving_moving_kernel_run(
             [[maybe_unused]] float* moving_kernel_side = ACROSS ? rows.dense(0, moving_kernel, row, width, padded) : nullptr;
             Parts<float, WIDTH, ALONE> moving_kernel_parts(segments, width);
             segmented<ALONE>(apart, segments, [&](int64_t s) {
+                if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                 const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(moving_kernel_combine)> moving_kernel_part(0.0f, padded, moving_kernel_combine);
                 [[maybe_unused]] float moving_kernel_held[GROUP];  // in registers, along one row

@@ -599,6 +599,7 @@ void places_i_run(
             Parts<float, WIDTH, ALONE> product_parts(segments, width);
             Parts<F, WIDTH, ALONE> max_N_parts(segments, width);
             segmented<ALONE>(apart, segments, [&](int64_t s) {
+                if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                 const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Finder<F, ACROSS ? WIDTH : 1, false> i_part(F(-INFINITY), ACROSS ? padded : 1);
                 Finder<int16_t, ACROSS ? WIDTH : 1, true> j_part(int16_t(32767), ACROSS ? padded : 1);
@@ -894,6 +895,7 @@ void places_i_run(
             [[maybe_unused]] const F* max_N_rows = max_N_parts.finish(max_N_combine);
             Parts<F, WIDTH, ALONE> spread_parts(segments, width);
             segmented<ALONE>(apart, segments, [&](int64_t s) {
+                if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                 const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const F max_N_now_row = max_N_rows[0];
                 Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(spread_combine)> spread_part(F(0), padded, spread_combine);
@@ -1109,6 +1111,7 @@ void places_first_run(
             [[maybe_unused]] int64_t* first_side = ACROSS ? rows.dense(0, first_, row, width, padded) : nullptr;
             Parts<Found<F>, WIDTH, ALONE> first_parts(segments, width);
             segmented<ALONE>(apart, segments, [&](int64_t s) {
+                if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                 const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 const int64_t N = N_given;
                 Finder<F, ACROSS ? WIDTH : 1, true> first_part(F(INFINITY), ACROSS ? padded : 1);

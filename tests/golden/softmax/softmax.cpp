@@ -536,6 +536,7 @@ void softmax_run(
             if constexpr (!ONCE) {
                 Parts<F, WIDTH, ALONE> max_N_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<F, ACROSS ? WIDTH : GROUP, decltype(max_N_combine)> max_N_part(F(-INFINITY), padded, max_N_combine);
                     [[maybe_unused]] F max_N_held[GROUP];  // in registers, along one row
@@ -618,6 +619,7 @@ void softmax_run(
                 const std::unique_ptr<F[]> e_long(KEEP && !BRIEF && n > SHORT && !e_there ? new F[size_t(n + GROUP)] : nullptr);
                 Parts<F, WIDTH, ALONE> sum_N_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F max_N_now_row = max_N_rows[0];
                     [[maybe_unused]] F* const e_line = BRIEF ? e_short : e_there ? reinterpret_cast<F*>(y_row) : n > SHORT ? e_long.get() : e_short;
@@ -705,6 +707,7 @@ void softmax_run(
                 });
                 [[maybe_unused]] const F* sum_N_rows = sum_N_parts.finish(sum_N_combine);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F max_N_now_row = max_N_rows[0];
                     [[maybe_unused]] const F sum_N_now_row = sum_N_rows[0];
@@ -785,6 +788,7 @@ void softmax_run(
                 };
                 Parts<max_N_partial, WIDTH, ALONE> max_N_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<max_N_partial, 1, decltype(max_N_join)> max_N_part({}, 1, max_N_join);
                     const bool dense = !ACROSS && x_dense;
@@ -861,6 +865,7 @@ void softmax_run(
                     }
                 }
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F max_N_now_row = max_N_rows[0].max_N;
                     [[maybe_unused]] const F mul_row_now_row = mul_row_rows[0];

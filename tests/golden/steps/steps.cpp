@@ -501,6 +501,7 @@ void steps_run(
             }
             Parts<G, WIDTH, ALONE> sum_N_parts(segments, width);
             segmented<ALONE>(apart, segments, [&](int64_t s) {
+                if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                 const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<G, ACROSS ? WIDTH : GROUP, decltype(sum_N_combine)> sum_N_part(G(0), padded, sum_N_combine);
                 [[maybe_unused]] G sum_N_held[GROUP];  // in registers, along one row
@@ -618,6 +619,7 @@ void steps_run(
             if constexpr (ACROSS) rows.store(2, seen, row, width, seen_next_held);
             else *seen_row = seen_next_held[0];
             segmented<ALONE>(apart, segments, [&](int64_t s) {
+                if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                 const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const F sub_row_now_row = sub_row_rows[0];
                 [[maybe_unused]] const G cast_row__now_row = cast_row__rows[0];

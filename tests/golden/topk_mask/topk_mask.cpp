@@ -445,6 +445,7 @@ void topk_mask_run(
                 for (int64_t l = 0; l < (ACROSS ? padded : 1); l++) cutoff_N_probe_rows[l] = ranked<F, T>(cutoff_N_rank[l] | uint64_t(1) << cutoff_N_bit);
                 Parts<int32_t, WIDTH, ALONE> cutoff_N_total_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F cutoff_N_probe_now_row = cutoff_N_probe_rows[0];
                     Pairwise<int32_t, ACROSS ? WIDTH : GROUP, decltype(cutoff_N_total_combine)> cutoff_N_total_part(0, padded, cutoff_N_total_combine);
@@ -542,6 +543,7 @@ void topk_mask_run(
             }
             Parts<int64_t, WIDTH, ALONE> sum_N_parts(segments, width);
             segmented<ALONE>(apart, segments, [&](int64_t s) {
+                if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                 const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const F cutoff_N_now_row = cutoff_N_rows[0];
                 [[maybe_unused]] const bool not_row_now_row = not_row_rows[0];
@@ -638,6 +640,7 @@ void topk_mask_run(
                 for (int64_t l = 0; l < (ACROSS ? padded : 1); l++) reach_N_probe_rows[l] = ranked_place(reach_N_rank[l] | uint64_t(1) << reach_N_bit, n);
                 Parts<int32_t, WIDTH, ALONE> reach_N_total_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const F cutoff_N_now_row = cutoff_N_rows[0];
                     [[maybe_unused]] const bool t0_now_row = t0_rows[0];
@@ -705,6 +708,7 @@ void topk_mask_run(
             int64_t reach_N_rows[WIDTH];
             for (int64_t l = 0; l < (ACROSS ? padded : 1); l++) reach_N_rows[l] = ranked_place(reach_N_rank[l], n);
             segmented<ALONE>(apart, segments, [&](int64_t s) {
+                if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                 const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const F cutoff_N_now_row = cutoff_N_rows[0];
                 [[maybe_unused]] const bool t0_now_row = t0_rows[0];

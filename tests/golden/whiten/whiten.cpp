@@ -400,6 +400,7 @@ void whiten_y_run(
                 }
                 Parts<float, WIDTH, ALONE> sum_B_S_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_B_S_combine)> sum_B_S_part(0.0f, padded, sum_B_S_combine);
                     [[maybe_unused]] float sum_B_S_held[GROUP];  // in registers, along one row
@@ -510,6 +511,7 @@ void whiten_y_run(
                 }
                 Parts<float, WIDTH, ALONE> sum_B_S__parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const float mu_now_row = mu_rows[0];
                     Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(sum_B_S__combine)> sum_B_S__part(0.0f, padded, sum_B_S__combine);
@@ -639,6 +641,7 @@ void whiten_y_run(
                 if constexpr (ACROSS) rows.store(3, inv_kept, row, width, inv_kept_held);
                 else *inv_kept_row = inv_kept_held[0];
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const float scale_now_row = scale_rows[0];
                     [[maybe_unused]] const float mu_now_row = mu_rows[0];
@@ -762,6 +765,7 @@ void whiten_y_run(
                 }
                 Parts<sum_B_S_partial, WIDTH, ALONE> sum_B_S_parts(segments, width);
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     Pairwise<sum_B_S_partial, 1, decltype(sum_B_S_join)> sum_B_S_part({}, 1, sum_B_S_join);
                     const bool dense = !ACROSS && x_dense;
@@ -860,6 +864,7 @@ void whiten_y_run(
                 if constexpr (ACROSS) rows.store(3, inv_kept, row, width, inv_kept_held);
                 else *inv_kept_row = inv_kept_held[0];
                 segmented<ALONE>(apart, segments, [&](int64_t s) {
+                    if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                     const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                     [[maybe_unused]] const float scale_now_row = scale_rows[0];
                     [[maybe_unused]] const float mu_now_row = mu_rows[0];
@@ -1004,6 +1009,7 @@ void whiten_sum_S_kept_run(
             }
             Parts<float, WIDTH, ALONE> sum_S_parts(segments, width);
             segmented<ALONE>(apart, segments, [&](int64_t s) {
+                if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                 const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const float mu_kept_now_row = mu_kept_rows[0];
                 [[maybe_unused]] const float inv_kept_now_row = inv_kept_rows[0];
@@ -1145,6 +1151,7 @@ void whiten_far_run(
             [[maybe_unused]] float* far_kept_side = ACROSS ? rows.dense(1, far_kept, row, width, padded) : nullptr;
             Parts<float, WIDTH, ALONE> far_parts(segments, width);
             segmented<ALONE>(apart, segments, [&](int64_t s) {
+                if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                 const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 Pairwise<float, ACROSS ? WIDTH : GROUP, decltype(far_combine)> far_part(float(-INFINITY), padded, far_combine);
                 [[maybe_unused]] float far_held[GROUP];  // in registers, along one row
@@ -1310,6 +1317,7 @@ void whiten_kinds_run(
             }
             Parts<int64_t, WIDTH, ALONE> kinds_parts(segments, width);
             segmented<ALONE>(apart, segments, [&](int64_t s) {
+                if (BRIEF && n < GROUP) __builtin_unreachable();  // some group is taken, so lanes need not wait in memory
                 const int64_t end = BRIEF || n - s * SEGMENT < SEGMENT ? n : (s + 1) * SEGMENT;
                 [[maybe_unused]] const float far_kept_now_row = far_kept_rows[0];
                 Pairwise<int64_t, ACROSS ? WIDTH : GROUP, decltype(kinds_combine)> kinds_part(int64_t(0), padded, kinds_combine);
