@@ -23,15 +23,20 @@ if TYPE_CHECKING:
     from kgen.backends.cpp import Cpp
 
 
+#: How the operators that join partial results by comparing them do so, where neither is a NaN: as their functions in C++ say it.
+COMPARED = {"max": ">", "min": "<"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Carried(Accumulator):
-    """A reduction: `held` is the type of what lanes carry, `start` its identity (`worst` that of the value alone), `combine` a lambda;
-    `least` whether an argmin, as C++ says it."""
+    """A reduction: `held` is the type of what lanes carry, `start` its identity (`worst` that of the value alone), `combine` a lambda
+    and `plain` one for numbers without a NaN, if that is another; `least` whether an argmin, as C++ says it."""
 
     held: str
     start: str
     worst: Text
     combine: Text
+    plain: Text | None
     least: str
 
 
@@ -95,6 +100,11 @@ class RowsView(RowUnit):
     @property
     def carried(self) -> list[Carried]:
         return [a for c in self.phases for a in c.carried]
+
+    @property
+    def compares(self) -> bool:
+        """Whether a reduction joins numbers without a NaN in another way."""
+        return any(a.plain for c in (*self.phases, *self.once) for a in c.carried)
 
     @property
     def peaks(self) -> list[PeakView]:
@@ -368,7 +378,10 @@ class RowPrinter:
         else:
             held, start = a.type, str(worst)
             combine = source("[]({0} first, {0} next) {{ return {0}({1}); }}", a.type, b.combined(a, "first", "next"))
-        return Carried(**vars(a), held=held, start=start, worst=worst, combine=combine, least=least)
+        plain = None
+        if a.dtype.is_float and row.join in COMPARED:
+            plain = source(f"[]({{0}} first, {{0}} next) {{{{ return next {COMPARED[row.join]} first ? next : first; }}}}", a.type)
+        return Carried(**vars(a), held=held, start=start, worst=worst, combine=combine, plain=plain, least=least)
 
     def every(self, codes: Iterable[Code]) -> list[PhaseView]:
         """The phases of some code."""

@@ -301,3 +301,18 @@ def test_one_value_for_a_run_whether_runs_lie_apart_or_not(c: int, s: int) -> No
         out = torch.empty(6, 3 * c, s)
         for got in (own(x[:, ::2], w), own(x[:, ::2], w, out=(out[:, ::3], None)), own(x[:, ::2].contiguous(), w, out=(out[:, ::3], None))):
             assert all(torch.equal(one, other) for one, other in zip(got, wanted, strict=True))
+
+
+@pytest.mark.parametrize("n", (64, 100, 192, 2048, 4160, 70_000))
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float64), ids=str)
+def test_one_nan_of_a_row_is_its_maximum_and_minimum_wherever_it_stands(n: int, dtype: torch.dtype) -> None:
+    """Lanes are asked once whether any of them is a NaN; zeros and infinities are what they are among ordinary numbers."""
+    own = kgen.loads("f(x: T[B, N]) -> (a: T[B], b: T[B])\n\na = max[N](x)\nb = min[N](x)\n", "ends.k")
+    x = torch.randn(140, n).to(dtype)
+    for row in range(128):
+        x[row, row * (n - 1) // 127] = torch.nan
+    x[128], x[129], x[130], x[131] = torch.inf, -torch.inf, 0.0, -0.0
+    x[132, n // 2], x[132, n // 3], x[133, n - 1] = torch.inf, -torch.inf, -torch.nan
+    for got, want in zip(own(x), (x.amax(1), x.amin(1)), strict=True):
+        assert torch.equal(got.nan_to_num(7.5), want.nan_to_num(7.5)) and torch.equal(got.isnan(), want.isnan())
+        assert torch.equal(got[130:132].signbit(), want[130:132].signbit())

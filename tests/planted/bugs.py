@@ -225,6 +225,8 @@ BUGS = (
         "together = False", CPP_OWN + "test_one_value_for_a_run_whether_runs_lie_apart_or_not"),
     bug("what has one value in one reading has it in all (C++)", "kgen/backends/cpp_rows.py", "if any(steps.setdefault(name, step) != step for name, step in own):",
         "if any(steps.setdefault(name, step) > 1 for name, step in own):", CPP_OWN + "test_one_value_for_a_run_whether_runs_lie_apart_or_not"),
+    bug("a NaN is lost among lanes (C++)", "templates/cpp/rows_partials.cpp.jinja", "some |= lanes[l] != lanes[l];", "some |= 0;",
+        CPP_OWN + "test_one_nan_of_a_row_is_its_maximum_and_minimum_wherever_it_stands"),
     bug("halves of words are taken for one another (C++)", "templates/cpp/rows.cpp.jinja", "put(y + 2 * l, wide[l], wide[l + N / 2])",
         "put(y + 2 * l, wide[l + N / 2], wide[l])", CPP_OWN + "test_rows_of_16_bits_are_each_elements_own"),
     bug("a number's NaN becomes a zero in rows (C++)", "kgen/backends/cpp_rows.py", "if rounds and DTYPES[x.kind].is_float]", "if not rounds]",

@@ -322,13 +322,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         }
         return now;
     }
-    // All parts and all lanes as one.
-    const T* finish(T* held) {
+    // All parts and all lanes as one; the lanes also by a join that does not look for NaN, if there is one.
+    template <typename... Plain> const T* finish(T* held, Plain... plain) {
         if (parts) {
             if (steps) std::copy_n(held, W, now);
             std::copy_n(finish(), W, held);
         }
-        folded<W>(held, combine);
+        folded<W>(held, combine, plain...);
         return held;
     }
 };

@@ -405,6 +405,14 @@ template <int64_t N, typename T, typename Combine> inline T folded(T* lanes, Com
     return lanes[0];
 }
 
+// The same of a join that looks for NaN: most lanes have none, which is found out once, and are joined without.
+template <int64_t N, typename T, typename Combine, typename Plain> inline T folded(T* lanes, Combine combine, Plain plain) {
+    int some = 0;
+#pragma omp simd reduction(| : some)
+    for (int64_t l = 0; l < N; l++) some |= lanes[l] != lanes[l];
+    return some ? folded<N>(lanes, combine) : folded<N>(lanes, plain);
+}
+
 // Partial results of W lanes, combined pairwise in the order they come: the tree depends on their number alone.
 template <typename T, int64_t W, typename Combine> struct Pairwise {
     static constexpr bool LARGE = W > 64;
@@ -457,13 +465,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         }
         return now;
     }
-    // All parts and all lanes as one.
-    const T* finish(T* held) {
+    // All parts and all lanes as one; the lanes also by a join that does not look for NaN, if there is one.
+    template <typename... Plain> const T* finish(T* held, Plain... plain) {
         if (parts) {
             if (steps) std::copy_n(held, W, now);
             std::copy_n(finish(), W, held);
         }
-        folded<W>(held, combine);
+        folded<W>(held, combine, plain...);
         return held;
     }
 };
@@ -562,6 +570,7 @@ void loss_l_run(
         [[maybe_unused]] const bool of_dense = !ACROSS && inner.neighbours(2);
         [[maybe_unused]] const bool l_kept_dense = !ACROSS && inner.neighbours(3);
         const auto max_V_combine = [](F first, F next) { return F(maximum(first, next)); };
+        [[maybe_unused]] const auto max_V_plain = [](F first, F next) { return next > first ? next : first; };
         const auto sum_V_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
@@ -689,7 +698,7 @@ void loss_l_run(
                         if (!BRIEF && along && !dense) place.next(count);
                     }
                     if constexpr (ACROSS) max_V_parts.put(s, max_V_part.finish());
-                    else max_V_parts.put(s, max_V_part.finish(max_V_held));
+                    else max_V_parts.put(s, max_V_part.finish(max_V_held, max_V_plain));
                 });
                 [[maybe_unused]] const F* max_V_rows = max_V_parts.finish(max_V_combine);
                 F where_row_rows[WIDTH];

@@ -240,6 +240,14 @@ template <int64_t N, typename T, typename Combine> inline T folded(T* lanes, Com
     return lanes[0];
 }
 
+// The same of a join that looks for NaN: most lanes have none, which is found out once, and are joined without.
+template <int64_t N, typename T, typename Combine, typename Plain> inline T folded(T* lanes, Combine combine, Plain plain) {
+    int some = 0;
+#pragma omp simd reduction(| : some)
+    for (int64_t l = 0; l < N; l++) some |= lanes[l] != lanes[l];
+    return some ? folded<N>(lanes, combine) : folded<N>(lanes, plain);
+}
+
 // Partial results of W lanes, combined pairwise in the order they come: the tree depends on their number alone.
 template <typename T, int64_t W, typename Combine> struct Pairwise {
     static constexpr bool LARGE = W > 64;
@@ -292,13 +300,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         }
         return now;
     }
-    // All parts and all lanes as one.
-    const T* finish(T* held) {
+    // All parts and all lanes as one; the lanes also by a join that does not look for NaN, if there is one.
+    template <typename... Plain> const T* finish(T* held, Plain... plain) {
         if (parts) {
             if (steps) std::copy_n(held, W, now);
             std::copy_n(finish(), W, held);
         }
-        folded<W>(held, combine);
+        folded<W>(held, combine, plain...);
         return held;
     }
 };
@@ -370,8 +378,10 @@ void moving_run_run(
         [[maybe_unused]] const bool last_dense = !ACROSS && inner.neighbours(1);
         [[maybe_unused]] const bool high_dense = !ACROSS && inner.neighbours(2);
         const auto low_combine = [](float first, float next) { return float(minimum(first, next)); };
+        [[maybe_unused]] const auto low_plain = [](float first, float next) { return next < first ? next : first; };
         const auto sum_N_combine = [](float first, float next) { return float(first + next); };
         const auto high_combine = [](float first, float next) { return float(maximum(first, next)); };
+        [[maybe_unused]] const auto high_plain = [](float first, float next) { return next > first ? next : first; };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             int64_t begin[4];  // of the row in each operand
@@ -471,7 +481,7 @@ void moving_run_run(
                     if (!BRIEF && along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) low_parts.put(s, low_part.finish());
-                else low_parts.put(s, low_part.finish(low_held));
+                else low_parts.put(s, low_part.finish(low_held, low_plain));
             });
             [[maybe_unused]] const float* low_rows = low_parts.finish(low_combine);
             Parts<float, WIDTH, ALONE> sum_N_parts(segments, width);
@@ -645,7 +655,7 @@ void moving_run_run(
                     if (!BRIEF && along && !dense) place.next(count);
                 }
                 if constexpr (ACROSS) high_parts.put(s, high_part.finish());
-                else high_parts.put(s, high_part.finish(high_held));
+                else high_parts.put(s, high_part.finish(high_held, high_plain));
             });
             [[maybe_unused]] const float* high_rows = high_parts.finish(high_combine);
             float run_next_held[WIDTH];

@@ -289,6 +289,14 @@ template <int64_t N, typename T, typename Combine> inline T folded(T* lanes, Com
     return lanes[0];
 }
 
+// The same of a join that looks for NaN: most lanes have none, which is found out once, and are joined without.
+template <int64_t N, typename T, typename Combine, typename Plain> inline T folded(T* lanes, Combine combine, Plain plain) {
+    int some = 0;
+#pragma omp simd reduction(| : some)
+    for (int64_t l = 0; l < N; l++) some |= lanes[l] != lanes[l];
+    return some ? folded<N>(lanes, combine) : folded<N>(lanes, plain);
+}
+
 // Partial results of W lanes, combined pairwise in the order they come: the tree depends on their number alone.
 template <typename T, int64_t W, typename Combine> struct Pairwise {
     static constexpr bool LARGE = W > 64;
@@ -341,13 +349,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         }
         return now;
     }
-    // All parts and all lanes as one.
-    const T* finish(T* held) {
+    // All parts and all lanes as one; the lanes also by a join that does not look for NaN, if there is one.
+    template <typename... Plain> const T* finish(T* held, Plain... plain) {
         if (parts) {
             if (steps) std::copy_n(held, W, now);
             std::copy_n(finish(), W, held);
         }
-        folded<W>(held, combine);
+        folded<W>(held, combine, plain...);
         return held;
     }
 };
@@ -548,6 +556,7 @@ void places_i_run(
         const auto times_combine = [](int64_t first, int64_t next) { return int64_t(first * next); };
         const auto product_combine = [](float first, float next) { return float(first * next); };
         const auto max_N_combine = [](F first, F next) { return F(maximum(first, next)); };
+        [[maybe_unused]] const auto max_N_plain = [](F first, F next) { return next > first ? next : first; };
         const auto spread_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
@@ -879,7 +888,7 @@ void places_i_run(
                 if constexpr (ACROSS) product_parts.put(s, product_part.finish());
                 else product_parts.put(s, product_part.finish(product_held));
                 if constexpr (ACROSS) max_N_parts.put(s, max_N_part.finish());
-                else max_N_parts.put(s, max_N_part.finish(max_N_held));
+                else max_N_parts.put(s, max_N_part.finish(max_N_held, max_N_plain));
             });
             [[maybe_unused]] const Found<F>* i_rows = i_parts.finish(i_combine);
             [[maybe_unused]] const Found<int16_t>* j_rows = j_parts.finish(j_combine);

@@ -376,6 +376,14 @@ template <int64_t N, typename T, typename Combine> inline T folded(T* lanes, Com
     return lanes[0];
 }
 
+// The same of a join that looks for NaN: most lanes have none, which is found out once, and are joined without.
+template <int64_t N, typename T, typename Combine, typename Plain> inline T folded(T* lanes, Combine combine, Plain plain) {
+    int some = 0;
+#pragma omp simd reduction(| : some)
+    for (int64_t l = 0; l < N; l++) some |= lanes[l] != lanes[l];
+    return some ? folded<N>(lanes, combine) : folded<N>(lanes, plain);
+}
+
 // Partial results of W lanes, combined pairwise in the order they come: the tree depends on their number alone.
 template <typename T, int64_t W, typename Combine> struct Pairwise {
     static constexpr bool LARGE = W > 64;
@@ -428,13 +436,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         }
         return now;
     }
-    // All parts and all lanes as one.
-    const T* finish(T* held) {
+    // All parts and all lanes as one; the lanes also by a join that does not look for NaN, if there is one.
+    template <typename... Plain> const T* finish(T* held, Plain... plain) {
         if (parts) {
             if (steps) std::copy_n(held, W, now);
             std::copy_n(finish(), W, held);
         }
-        folded<W>(held, combine);
+        folded<W>(held, combine, plain...);
         return held;
     }
 };
@@ -523,6 +531,7 @@ void softmax_run(
         [[maybe_unused]] const bool e_there = KEEP && std::is_same_v<F, T> && y_dense && n > SHORT && n % GROUP == 0 &&
             static_cast<const void*>(x) != y;
         const auto max_N_combine = [](F first, F next) { return F(maximum(first, next)); };
+        [[maybe_unused]] const auto max_N_plain = [](F first, F next) { return next > first ? next : first; };
         const auto sum_N_combine = [](F first, F next) { return F(first + next); };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
@@ -612,7 +621,7 @@ void softmax_run(
                         if (!BRIEF && along && !dense) place.next(count);
                     }
                     if constexpr (ACROSS) max_N_parts.put(s, max_N_part.finish());
-                    else max_N_parts.put(s, max_N_part.finish(max_N_held));
+                    else max_N_parts.put(s, max_N_part.finish(max_N_held, max_N_plain));
                 });
                 [[maybe_unused]] const F* max_N_rows = max_N_parts.finish(max_N_combine);
                 [[maybe_unused]] F e_short[KEEP ? SHORT + GROUP : 1];

@@ -227,6 +227,14 @@ template <int64_t N, typename T, typename Combine> inline T folded(T* lanes, Com
     return lanes[0];
 }
 
+// The same of a join that looks for NaN: most lanes have none, which is found out once, and are joined without.
+template <int64_t N, typename T, typename Combine, typename Plain> inline T folded(T* lanes, Combine combine, Plain plain) {
+    int some = 0;
+#pragma omp simd reduction(| : some)
+    for (int64_t l = 0; l < N; l++) some |= lanes[l] != lanes[l];
+    return some ? folded<N>(lanes, combine) : folded<N>(lanes, plain);
+}
+
 // Partial results of W lanes, combined pairwise in the order they come: the tree depends on their number alone.
 template <typename T, int64_t W, typename Combine> struct Pairwise {
     static constexpr bool LARGE = W > 64;
@@ -279,13 +287,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         }
         return now;
     }
-    // All parts and all lanes as one.
-    const T* finish(T* held) {
+    // All parts and all lanes as one; the lanes also by a join that does not look for NaN, if there is one.
+    template <typename... Plain> const T* finish(T* held, Plain... plain) {
         if (parts) {
             if (steps) std::copy_n(held, W, now);
             std::copy_n(finish(), W, held);
         }
-        folded<W>(held, combine);
+        folded<W>(held, combine, plain...);
         return held;
     }
 };
@@ -1138,6 +1146,7 @@ void whiten_far_run(
         [[maybe_unused]] const bool far_dense = !ACROSS && inner.neighbours(0);
         [[maybe_unused]] const bool far_kept_dense = !ACROSS && inner.neighbours(1);
         const auto far_combine = [](float first, float next) { return float(maximum(first, next)); };
+        [[maybe_unused]] const auto far_plain = [](float first, float next) { return next > first ? next : first; };
         parallel(!apart && rows.numel * n >= PARALLEL, units, [&](int64_t unit) {
             const int64_t row = unit * wide, width = !ACROSS ? 1 : rows.numel - row < wide ? rows.numel - row : wide;
             int64_t begin[3];  // of the row in each operand
@@ -1243,7 +1252,7 @@ void whiten_far_run(
                     if (!BRIEF && along && !dense && !runs) place.next(count);
                 }
                 if constexpr (ACROSS) far_parts.put(s, far_part.finish());
-                else far_parts.put(s, far_part.finish(far_held));
+                else far_parts.put(s, far_part.finish(far_held, far_plain));
             });
             [[maybe_unused]] const float* far_rows = far_parts.finish(far_combine);
             float far_held[WIDTH];
