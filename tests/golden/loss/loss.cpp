@@ -1439,12 +1439,19 @@ void loss_m_run(
                         l_kept_tile = l_kept_row + place.offset[1] - r;
                         if (even) place.skip(count / span);
                         else place.next(span);
-                        for (r += span; j < until; j += GROUP) {  // one loop: between two g++ would have lanes in memory
-                            if (j == r) {
-                                r += span;
+                        if constexpr (BRIEF) {  // one loop: between two of short runs g++ would have lanes in memory
+                            for (r = span; j < n; j += GROUP) {
+                                if (j == r) {
+                                    r += span;
+                                    l_kept_tile += l_kept_apart - span;
+                                }
+                                group(j, Whole());
+                            }
+                        } else {
+                            for (; r < until; r += span) {
+                                for (; j < r + span; j += GROUP) group(j, Whole());
                                 l_kept_tile += l_kept_apart - span;
                             }
-                            group(j, Whole());
                         }
                     }
                     for (; !BRIEF && j < groups; j += GROUP) {

@@ -801,13 +801,21 @@ void moving_moving_kernel_run(
                         x_next = x_ahead ? x_ahead + place.offset[1] - r : nullptr;
                         if (even) place.skip(count / span);
                         else place.next(span);
-                        for (r += span; j < until; j += GROUP) {  // one loop: between two g++ would have lanes in memory
-                            if (j == r) {
-                                r += span;
+                        if constexpr (BRIEF) {  // one loop: between two of short runs g++ would have lanes in memory
+                            for (r = span; j < n; j += GROUP) {
+                                if (j == r) {
+                                    r += span;
+                                    x_tile += x_apart - span;
+                                    if (x_next) x_next += x_apart - span;
+                                }
+                                group(j, Whole());
+                            }
+                        } else {
+                            for (; r < until; r += span) {
+                                for (; j < r + span; j += GROUP) group(j, Whole());
                                 x_tile += x_apart - span;
                                 if (x_next) x_next += x_apart - span;
                             }
-                            group(j, Whole());
                         }
                     }
                     for (; !BRIEF && j < groups; j += GROUP) {

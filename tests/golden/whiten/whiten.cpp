@@ -479,12 +479,19 @@ void whiten_y_run(
                             x_tile = x_row + place.offset[5] - r;
                             if (even) place.skip(count / span);
                             else place.next(span);
-                            for (r += span; j < until; j += GROUP) {  // one loop: between two g++ would have lanes in memory
-                                if (j == r) {
-                                    r += span;
+                            if constexpr (BRIEF) {  // one loop: between two of short runs g++ would have lanes in memory
+                                for (r = span; j < n; j += GROUP) {
+                                    if (j == r) {
+                                        r += span;
+                                        x_tile += x_apart - span;
+                                    }
+                                    group(j, Whole());
+                                }
+                            } else {
+                                for (; r < until; r += span) {
+                                    for (; j < r + span; j += GROUP) group(j, Whole());
                                     x_tile += x_apart - span;
                                 }
-                                group(j, Whole());
                             }
                         }
                         for (; !BRIEF && j < groups; j += GROUP) {
@@ -600,13 +607,21 @@ void whiten_y_run(
                             x_next = x_ahead ? x_ahead + place.offset[5] - r : nullptr;
                             if (even) place.skip(count / span);
                             else place.next(span);
-                            for (r += span; j < until; j += GROUP) {  // one loop: between two g++ would have lanes in memory
-                                if (j == r) {
-                                    r += span;
+                            if constexpr (BRIEF) {  // one loop: between two of short runs g++ would have lanes in memory
+                                for (r = span; j < n; j += GROUP) {
+                                    if (j == r) {
+                                        r += span;
+                                        x_tile += x_apart - span;
+                                        if (x_next) x_next += x_apart - span;
+                                    }
+                                    group(j, Whole());
+                                }
+                            } else {
+                                for (; r < until; r += span) {
+                                    for (; j < r + span; j += GROUP) group(j, Whole());
                                     x_tile += x_apart - span;
                                     if (x_next) x_next += x_apart - span;
                                 }
-                                group(j, Whole());
                             }
                         }
                         for (; !BRIEF && j < groups; j += GROUP) {
@@ -720,15 +735,25 @@ void whiten_y_run(
                             y_next = y_ahead ? y_ahead + place.offset[4] - r : nullptr;
                             if (even) place.skip(count / span);
                             else place.next(span);
-                            for (r += span; j < until; j += GROUP) {  // one loop: between two g++ would have lanes in memory
-                                if (j == r) {
-                                    r += span;
+                            if constexpr (BRIEF) {  // one loop: between two of short runs g++ would have lanes in memory
+                                for (r = span; j < n; j += GROUP) {
+                                    if (j == r) {
+                                        r += span;
+                                        x_tile += x_apart - span;
+                                        y_tile += y_apart - span;
+                                        if (x_next) x_next += x_apart - span;
+                                        if (y_next) y_next += y_apart - span;
+                                    }
+                                    group(j, Whole());
+                                }
+                            } else {
+                                for (; r < until; r += span) {
+                                    for (; j < r + span; j += GROUP) group(j, Whole());
                                     x_tile += x_apart - span;
                                     y_tile += y_apart - span;
                                     if (x_next) x_next += x_apart - span;
                                     if (y_next) y_next += y_apart - span;
                                 }
-                                group(j, Whole());
                             }
                         }
                         for (; !BRIEF && j < groups; j += GROUP) group(j, Whole());
@@ -932,13 +957,21 @@ void whiten_y_run(
                             y_tile = y_row + place.offset[4] - r;
                             if (even) place.skip(count / span);
                             else place.next(span);
-                            for (r += span; j < until; j += GROUP) {  // one loop: between two g++ would have lanes in memory
-                                if (j == r) {
-                                    r += span;
+                            if constexpr (BRIEF) {  // one loop: between two of short runs g++ would have lanes in memory
+                                for (r = span; j < n; j += GROUP) {
+                                    if (j == r) {
+                                        r += span;
+                                        x_tile += x_apart - span;
+                                        y_tile += y_apart - span;
+                                    }
+                                    group(j, Whole());
+                                }
+                            } else {
+                                for (; r < until; r += span) {
+                                    for (; j < r + span; j += GROUP) group(j, Whole());
                                     x_tile += x_apart - span;
                                     y_tile += y_apart - span;
                                 }
-                                group(j, Whole());
                             }
                         }
                         for (; !BRIEF && j < groups; j += GROUP) group(j, Whole());
@@ -1232,12 +1265,19 @@ void whiten_far_run(
                         sum_S_kept_tile = sum_S_kept_row + place.offset[2] - r;
                         if (even) place.skip(count / span);
                         else place.next(span);
-                        for (r += span; j < until; j += GROUP) {  // one loop: between two g++ would have lanes in memory
-                            if (j == r) {
-                                r += span;
+                        if constexpr (BRIEF) {  // one loop: between two of short runs g++ would have lanes in memory
+                            for (r = span; j < n; j += GROUP) {
+                                if (j == r) {
+                                    r += span;
+                                    sum_S_kept_tile += sum_S_kept_apart - span;
+                                }
+                                group(j, Whole());
+                            }
+                        } else {
+                            for (; r < until; r += span) {
+                                for (; j < r + span; j += GROUP) group(j, Whole());
                                 sum_S_kept_tile += sum_S_kept_apart - span;
                             }
-                            group(j, Whole());
                         }
                     }
                     for (; !BRIEF && j < groups; j += GROUP) {
@@ -1404,13 +1444,21 @@ void whiten_kinds_run(
                         x_next = x_ahead ? x_ahead + place.offset[2] - r : nullptr;
                         if (even) place.skip(count / span);
                         else place.next(span);
-                        for (r += span; j < until; j += GROUP) {  // one loop: between two g++ would have lanes in memory
-                            if (j == r) {
-                                r += span;
+                        if constexpr (BRIEF) {  // one loop: between two of short runs g++ would have lanes in memory
+                            for (r = span; j < n; j += GROUP) {
+                                if (j == r) {
+                                    r += span;
+                                    x_tile += x_apart - span;
+                                    if (x_next) x_next += x_apart - span;
+                                }
+                                group(j, Whole());
+                            }
+                        } else {
+                            for (; r < until; r += span) {
+                                for (; j < r + span; j += GROUP) group(j, Whole());
                                 x_tile += x_apart - span;
                                 if (x_next) x_next += x_apart - span;
                             }
-                            group(j, Whole());
                         }
                     }
                     for (; !BRIEF && j < groups; j += GROUP) {
