@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
 def is_abreast(unit: RowUnit) -> bool:
     """Whether a thread may take rows of a pass abreast: by declaration neighbours in memory are of different rows, one reading reduces a
-    row that does not stay on the chip and needs nothing of the row's own, and one more stores what follows from it, if any; no words are
-    drawn, of which neighbours along a row share some."""
+    row that does not stay on the chip and needs nothing of the row's own, and one more stores what follows from it, if any; elements are
+    looked up for a row alone, and no words are drawn, of which neighbours along a row share some."""
     codes = unit.long or unit.codes
     at = next((k for k, c in enumerate(codes) if c.element), len(codes))
-    special = isinstance(unit, ScanUnit) or unit.columns or unit.aside or unit.pieces or unit.gathers or unit.near or WORDS in unit.calls
-    special = special or any(c.search or c.makes or c.words or c.repeated for c in unit.every)
+    special = isinstance(unit, ScanUnit) or unit.columns or unit.aside or unit.pieces or unit.near or WORDS in unit.calls
+    special = special or any(c.search or c.makes or c.words or c.repeated or c.element and c.gathers for c in unit.every)
+    special = special or any(g.ranged or g.order for g in unit.gathers)
     beside = any(t.dims[-1] in unit.rows for t in unit.inputs if not unit.is_row(t))
     if special or not beside or at == len(codes) or not codes[at].accumulators:
         return False

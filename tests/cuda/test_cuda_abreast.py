@@ -32,6 +32,13 @@ SOFTMAX = "softmax(x: T[..., M, N]) -> y: T[..., M, N]\n\ne = exp(x - max[M](x))
 GRADIENT = "gradient(y: T[M, N], dy: T[M, N]) -> dx: T[M, N]\n\ndx = y * (dy - sum[M](y * dy))\n"
 LENGTHS = "lengths(x: T[M, N]) -> (s: f32[N], p: i64[N])\n\ns = sqrt(f32(sum[M](x * x)))\np = argmax[M](x)\n"
 PLACED = "placed(x: T[M, N]) -> y: T[M, N]\n\ny = x * (1 + index[M] % 3) - max[M](abs(x)) * (1 + index[N] % 2)\n"
+#: An element of each row that is looked up, of classes that lie between other dims.
+LOSS = """loss(x: T[B, C, L], t: i64[B, L]) -> (y: f32[B, L], k: i64[B, L])
+
+m = max[C](x)
+y = f32(m + log(sum[C](exp(x - m))) - x[C = t])
+k = argmax[C](x)
+"""
 
 
 def abreast(kernel: Emulated) -> set[str]:
@@ -65,6 +72,25 @@ def test_rows_abreast_stay_within_their_bounds(text: str, dtype: Any, side: str,
     for call, made in zip(calls, found, strict=True):
         for r, want in zip(checked.results, Analysis(checked, dict(zip(names, call, strict=True)), "cuda").results(), strict=True):
             assert bool((made[r.name].double() - want.exact).abs().le(want.bound).all()), (r.name, call[0].shape)
+
+
+@pytest.mark.parametrize("dtype, side", [(torch.float32, "4"), (torch.bfloat16, "8")], ids=["f32", "bf16"])
+def test_classes_between_other_dims_are_looked_up_row_by_row(dtype: Any, side: str, tmp_path) -> None:
+    """A cross-entropy of few classes and of many, whose positions have equals and NaN, some labels outside: as torch and the bounds have it."""
+    torch.manual_seed(3)
+    calls = []
+    for b, c, n in ((2, 19, 48), (1, 150, 16), (3, 700, 8)):
+        x = torch.randn(b, c, n).mul(3).to(dtype)
+        x[0, 2], x[0, 1, 3], x[-1, :2, 5] = x[0, 7], torch.nan, torch.inf
+        calls.append((x, torch.randint(-1, c + 1, (b, n))))
+    kernel, checked = Emulated(LOSS, tmp_path, *calls), kgen.loads(LOSS).kernel
+    assert abreast(kernel) == {side}
+    for call in calls:
+        made = kernel(*call)
+        want = Analysis(checked, dict(zip("xt", call, strict=True)), "cuda").results()[0]
+        off = (made["y"].double() - want.exact).abs()
+        assert bool((off.le(want.bound) | made["y"].double().eq(want.exact) | (made["y"].isnan() & want.exact.isnan())).all())
+        assert torch.equal(made["k"], call[0].argmax(1))
 
 
 @pytest.mark.parametrize("text", [NORM, SOFTMAX], ids=["norm", "softmax"])
@@ -103,12 +129,12 @@ def test_rows_that_are_not_in_whole_vectors_are_taken_alone(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("text, takes", [
-    (NORM, True), (LENGTHS, True), (PLACED, True),
+    (NORM, True), (LENGTHS, True), (PLACED, True), (LOSS, True),
     ("own(x: T[M, N], b: T[N]) -> y: T[M, N]\n\ny = x / sum[M](exp(x * b))\n", False),  # whose reading needs what is a row's own
     ("twice(x: T[M, N]) -> y: T[M, N]\n\ny = x * sum[M](exp(x / sum[M](abs(x))))\n", False),  # or a reading before it
     ("along(x: T[M, N]) -> y: T[M, N]\n\ny = x / sum[N](x)\n", False),
     ("noisy(x: T[M, N], seed: int) -> y: T[M, N]\n\ny = x * uniform[M, N](seed, 0) / sum[M](x)\n", False),
-], ids=["norm", "lengths", "placed", "own", "twice", "along", "noisy"])  # fmt: skip
+], ids=["norm", "lengths", "placed", "loss", "own", "twice", "along", "noisy"])  # fmt: skip
 def test_which_rows_a_thread_may_take_abreast(text: str, takes: bool) -> None:
     units = backend("cuda").layout(kgen.loads(text).kernel)
     assert any(u.abreast for u in units if hasattr(u, "abreast")) == takes
