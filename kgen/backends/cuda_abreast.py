@@ -20,6 +20,7 @@ def is_abreast(unit: RowUnit) -> bool:
     special = isinstance(unit, ScanUnit) or unit.columns or unit.aside or unit.pieces or unit.near or WORDS in unit.calls
     special = special or any(c.search or c.makes or c.words or c.repeated or c.element and c.gathers for c in unit.every)
     special = special or any(g.ranged or g.order for g in unit.gathers)
+    special = special or any(o.pair for o in unit.outputs)  # codes of two neighbours along a row
     beside = any(t.dims[-1] in unit.rows for t in unit.inputs if not unit.is_row(t))
     if special or not beside or at == len(codes) or not codes[at].accumulators:
         return False

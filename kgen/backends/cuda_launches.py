@@ -120,7 +120,7 @@ def table() -> str:
     """The text of kgen_launches.cuh."""
     names = (
         "MAX_SHARED", "FEW_ROWS", "FEW_LONG_ROWS", "LONG_ROW", "FEW_WORDS", "SECTOR", "SHORT", "SEGMENT", "LONGEST_SEGMENT",
-        "SEGMENT_APART", "MANY_SEGMENTS", "MOST_READINGS", "CROWDED", "CLEARING",
+        "SEGMENT_APART", "MANY_SEGMENTS", "MOST_READINGS", "CROWDED", "CLEARING", "MOST_ABREAST",
     )  # fmt: skip
     numbers = {n: getattr(launches, n) for n in names} | {"MAX_STATIC": MAX_STATIC, "BARRIERS": BARRIERS, "SEARCHING": SEARCHING}
     lines = [HEAD, f"constexpr i64 ANY = {launches.ANY};"]

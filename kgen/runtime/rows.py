@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from kgen.backends import devices, launches
 from kgen.backends.devices import Limits
-from kgen.backends.launches import CROWDED, FEW_LONG_ROWS, FEW_ROWS, LONG_ROW, MAX_SHARED, SECTOR, Rule, Step
+from kgen.backends.launches import CROWDED, FEW_LONG_ROWS, FEW_ROWS, LONG_ROW, MAX_SHARED, MOST_ABREAST, SECTOR, Rule, Step
 from kgen.backends.shared import MAX_STATIC, declared
 from kgen.runtime.verified import verify_rows
 
@@ -41,7 +41,7 @@ class RowOperandPlace(NamedTuple):
 
 class Walk(NamedTuple):
     """The template arguments of the source's `Walk`, in order; `stages` are those of `Rounds` around it, where there is one, `abreast` the
-    rows that a thread takes."""
+    rows that a thread takes together (0: one, in another order)."""
 
     threads: int
     blocks: int
@@ -62,14 +62,14 @@ class Walk(NamedTuple):
     gathers: int
     index64: bool
     stages: int | None = None
-    abreast: int = 1
+    abreast: int = 0
 
     def text(self) -> str:
         values = [str(int(v)) for v in self[:17]]
         for k in (3, 6, 9, 11):
             values[k] = str(bool(self[k])).lower()
         values[7] += "ull" if self.wide > 2**31 else ""
-        side = ["1", "0", str(self.abreast)] if self.abreast > 1 else []
+        side = ["1", "0", str(self.abreast)] if self.abreast else []
         walk = f"Walk<{', '.join([*values, 'u64' if self.index64 else 'unsigned', *side])}>"
         return walk if self.stages is None else f"Rounds<{walk}, {self.stages}>"
 
@@ -118,12 +118,13 @@ class Team:
     cluster: int = 0
     most: int = 0  # threads of a block that the kernel is compiled for, where a team is a block of any size
     cached: bool = False  # whether blocks take the segments of a row in all readings in one launch, each in shared memory
-    abreast: int = 1  # rows that a thread takes
+    abreast: int = 0  # rows that a thread takes together, if it does
+    room: int = 0  # threads by which shared memory is counted then
 
     def static(self, words: int, readings: int) -> int:
         """The bytes at most of the kernel's own shared memory."""
-        if self.abreast > 1:
-            return 4 * words * self.threads * self.abreast
+        if self.abreast:
+            return 4 * words * self.room
         return declared(self.most or self.threads, self.team, self.across, self.cluster > 0 or self.cached, words, readings)
 
     def dynamic(self, size: int) -> int:
@@ -224,11 +225,12 @@ def plan(
     rules = [r for r in launches.RULES[apart, bool(held)] if r.readings <= reductions and not (r.alone and parameters) and dear >= r.dear]
     rules = [rule for rule in rules if not crowds(rule, vec, beside)]
     shares = bool(splits and stores and not pieces and most)
-    count, mask = side_by_side(operands, memory, main, strides, outer_sizes, outer) if abreast and apart and splits else (1, 0)
-    teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0, beside, shares, count)
+    together = side_by_side(operands, memory, main, strides, outer_sizes, outer) if abreast and apart and splits else (0, 0, 0)
+    teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0, beside, shares, together[:2])
     team = next(t for t in teams if t.fits(size, words, reductions, limits._replace(cluster=most)))
     if team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
-        team = replace(team, threads=team.team * min(team.threads // team.team, 1 << (rows // team.abreast - 1).bit_length()))
+        count = rows // (team.abreast or 1)
+        team = replace(team, threads=team.team * min(team.threads // team.team, 1 << (count - 1).bit_length()))
     if team.span == launches.SEGMENT and not (team.across or team.cluster) and words > launches.FEW_WORDS:
         team = replace(team, span=2 * team.span)  # to combine threads' parts takes long
     span = team.span or max(chunks, 1)
@@ -254,8 +256,8 @@ def plan(
         clearing = min(launches.CLEARING, -(-told // team.threads))
         steps = [(walk._replace(step=-2 * long), clearing), (walk._replace(step=-1 - 2 * long), turns)]
         work = 8 * told + 4 * words * rows * segments + 4
-    elif team.abreast > 1:
-        own, groups_abreast = walk._replace(wide=mask, abreast=team.abreast), -(-rows // team.abreast // (team.threads // team.team))
+    elif team.abreast:
+        own, groups_abreast = walk._replace(wide=together[2], abreast=team.abreast), -(-rows // team.abreast // (team.threads // team.team))
         steps = [(own, groups_abreast)]
         if team.span:
             pieces_of_row = -(-chunks // (team.team * team.vectors))
@@ -371,16 +373,19 @@ def _vectors(
 def side_by_side(
     operands: Sequence[RowOperandPlace], memory: Sequence[int], main: int, strides: Sequence[tuple[int, ...]], sizes: tuple[int, ...],
     outer: Sequence[tuple[int, ...]],
-) -> tuple[int, int]:  # fmt: skip
-    """How many rows that lie side by side a thread may take, and the operands that have an element of each in one vector: 16 bytes of the
-    widest; 1 and none where rows lie otherwise.  `sizes` are of the rows' merged dims."""
-    count = 16 // max(operands[k].itemsize for k in memory)
+) -> tuple[int, int, int]:  # fmt: skip
+    """How many rows that lie side by side a thread takes together at most, how many it takes, and the operands that have an element of each
+    in one vector: 16 bytes of the widest, or one row and none where rows lie otherwise.  `sizes` are of the rows' merged dims.  A row is
+    reduced in the same order by both."""
+    most = min(MOST_ABREAST, 16 // max(operands[k].itemsize for k in memory))
 
     def whole(k: int) -> bool:
         place = operands[k].address // operands[k].itemsize
-        return outer[k][-1] == 1 and not any(step % count for step in (place, *strides[k], *outer[k][:-1]))
+        return outer[k][-1] == 1 and not any(step % most for step in (place, *strides[k], *outer[k][:-1]))
 
-    return (count, sum(1 << k for k in memory if whole(k))) if count > 1 and sizes[-1] % count == 0 and whole(main) else (1, 0)
+    if most == 1 or sizes[-1] % most or not whole(main):
+        return most, 1, 0
+    return most, most, sum(1 << k for k in memory if whole(k))
 
 
 def _even(memory: Sequence[int], wide: int, sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> int:
@@ -399,12 +404,13 @@ def _even(memory: Sequence[int], wide: int, sizes: tuple[int, ...], strides: Seq
 
 def _teams(
     ladder: Sequence[Rule], rules: Sequence[Rule], chunks: int, vec: int, edges: bool, held: Sequence[int], read: Sequence[int],
-    across: bool, clusters: bool, beside: int = 0, shares: bool = False, abreast: int = 1,
+    across: bool, clusters: bool, beside: int = 0, shares: bool = False, abreast: tuple[int, int] = (0, 0),
 ) -> Iterator[Team]:  # fmt: skip
     """Teams for a row of `chunks` vectors, the better first, the last within the limits of every device: by the first step of the ladder
     that is long enough, then by the rules.  `held` and `read`: bytes of an element of each operand that stays on the chip, and that is
     read, of which `beside` more bytes stay with what is held; `across`: elements lie apart; `clusters`: whether there are clusters;
-    `shares`: whether blocks may take a row in turns; `abreast`: how many rows a thread may take."""
+    `shares`: whether blocks may take a row in turns; `abreast`: how many rows a thread may take together, and how many
+    it does, for which a block has more threads."""
     size = vec * (sum(held) + beside)
     registers = max(1, sum(max(1, vec * itemsize // 4) for itemsize in held or read))
     for step in ladder:
@@ -420,10 +426,15 @@ def _teams(
             and len(held) <= rule.held
             and chunks * size <= rule.room
             and (shares or rule.where != "cached")
-            and (abreast > 1 or not rule.where.startswith("abreast"))
+            and (abreast[0] or not rule.where.startswith("abreast"))
         ):
             team = _team(rule, chunks, edges, size, across)
-            yield replace(team, abreast=abreast) if rule.where.startswith("abreast") else team
+            if rule.where.startswith("abreast"):
+                most, own = abreast
+                threads = min(team.threads * most // own, 1024)
+                blocks = max(1, team.blocks * team.threads // threads)
+                team = replace(team, threads=threads, blocks=blocks, abreast=own, room=team.threads * most)
+            yield team
 
 
 def _team(rule: Rule, chunks: int, edges: bool, size: int, across: bool) -> Team:

@@ -74,15 +74,15 @@ def verify_rows(
         hold(plan.steps[0][1] > 0 and plan.steps[1][1] == turns, "each segment of a row has a turn in each reading")
         hold(plan.work >= 8 * told + 4 * parts, "what blocks tell one another of a row has room")
         return _verify_memory(plan, walk, operands, hold)
-    if walk.abreast > 1:
-        beside, first = -(-plan.rows // walk.abreast // (threads // team)), walk._replace(step=-1, abreast=1, wide=0)
+    if walk.abreast:
+        beside, first = -(-plan.rows // walk.abreast // (threads // team)), walk._replace(step=-1, abreast=0, wide=0)
         grids = [beside * plan.segments, -(-plan.rows // (threads // team)), beside * -(-chunks // (team * walk.vectors))]
         hold(reductions == 1 and walk.across and walk.segments == (walk.keep == 0), "rows abreast have one reading that reduces")
         hold(splits or walk.keep == 1, "a row is split where no launch reads what one before it wrote")
-        apart = [(0, walk.abreast, grids[0]), (1, 1, grids[1]), (2, walk.abreast, grids[2])]
+        apart = [(0, walk.abreast, grids[0]), (1, 0, grids[1]), (2, walk.abreast, grids[2])]
         wanted = [(-1, walk.abreast, beside)] if walk.keep else apart[: 2 + stores]
         hold([(w.step, w.abreast, n) for w, n in plan.steps] == wanted, "rows abreast have a launch for each reading, and one between them")
-        hold(all(w._replace(step=-1, abreast=1, wide=0) == first for w, _ in plan.steps), "the launches of rows abreast walk alike")
+        hold(all(w._replace(step=-1, abreast=0, wide=0) == first for w, _ in plan.steps), "the launches of rows abreast walk alike")
         hold(plan.row_sizes[-1] % walk.abreast == 0, "a thread has as many rows as others")
         for k in (k for k in range(len(operands)) if walk.wide >> k & 1):
             begins = (*plan.strides[k], *plan.row_strides[k][:-1], operands[k].address // operands[k].itemsize)

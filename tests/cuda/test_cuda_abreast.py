@@ -116,16 +116,32 @@ def test_rows_abreast_have_the_same_bits_wherever_they_lie(text: str, tmp_path, 
     assert any(w.abreast == 4 for w in walks)
 
 
-def test_rows_that_are_not_in_whole_vectors_are_taken_alone(tmp_path) -> None:
-    """A number of rows that is no multiple, tensors that begin within a vector: the same results, by the walk of any rows apart."""
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("text", [NORM, SOFTMAX, GRADIENT], ids=["norm", "softmax", "gradient"])
+def test_a_column_has_the_same_bits_alone_and_among_any_number(text: str, dtype: Any, tmp_path) -> None:
+    """In numbers that are no multiple of a vector, and beginning within one: taken one by one, in the same order."""
     torch.manual_seed(2)
-    text = SOFTMAX
-    x = torch.randn(600, 33)
-    calls = [(x,), (torch.randn(600 * 32 + 1)[1:].view(600, 32),)]
-    kernel = Emulated(text, tmp_path, *calls)
+    for m in (5, 20, 100, 200, 1100):
+        call = given(text, (m, 24), dtype=dtype)[0]
+        parts = [slice(0, 13), slice(8, 9), slice(3, 24), slice(16, 24)]
+        calls = [call, *(tuple(t[..., one] if t.shape[-1] == 24 else t for t in call) for one in parts)]
+        (tmp_path / str(m)).mkdir()
+        kernel = Emulated(text, tmp_path / str(m), *calls)
+        assert len(abreast(kernel)) == 2
+        whole = kernel(*calls[0])
+        for one, own in zip(parts, calls[1:], strict=True):
+            for name, value in kernel(*own).items():
+                assert torch.equal(value, whole[name][..., one]), (m, one, name)
+
+
+def test_what_is_stored_two_by_two_goes_row_by_row(tmp_path) -> None:
+    """Codes of 8 bits of two neighbours along a row, which one instruction makes."""
+    text = "q8(x: T[M, N]) -> (q: f8e4m3[M, N], s: f32[N])\n\ns = max[M](abs(x)) / 448\nq = f8e4m3[saturate](x / s)\n"
+    torch.manual_seed(4)
+    x, checked = torch.randn(40, 64), kgen.loads(text).kernel
+    kernel = Emulated(text, tmp_path, (x,))
     assert not abreast(kernel)
-    for (one,) in calls:
-        assert torch.allclose(kernel(one)["y"], torch.softmax(one, 0), rtol=1e-5, atol=1e-7)
+    assert torch.equal(kernel(x)["s"], Analysis(checked, {"x": x}, "cuda").results()[1].exact.float())
 
 
 @pytest.mark.parametrize("text, takes", [
@@ -145,8 +161,8 @@ def test_a_plan_of_rows_abreast_that_breaks_a_rule_is_found() -> None:
     y = rows.RowOperandPlace((1,), (4096,), 2, 0, True, False, False, 1)
     limits = devices.limits("sm_90")
     plan = rows.plan((4096,), (65536,), (x, y), 0, 2, True, 3, limits, True, long=1, abreast=True)
-    assert plan is not None and [(w.step, w.abreast) for w, _ in plan.steps] == [(0, 8), (1, 1), (2, 8)]
-    assert rows.plan((4096,), (65536,), (x, y), 0, 2, True, 3, limits, True, long=1).steps[0][0].abreast == 1
+    assert plan is not None and [(w.step, w.abreast) for w, _ in plan.steps] == [(0, 8), (1, 0), (2, 8)]
+    assert rows.plan((4096,), (65536,), (x, y), 0, 2, True, 3, limits, True, long=1).steps[0][0].abreast == 0
 
     def hold(operands: Any = (x, y), **changes: Any) -> None:
         verify_rows(rows.replace(plan, **changes), operands, 1000, limits, 1, True, True)
@@ -173,6 +189,6 @@ def test_which_rows_stay_in_registers_and_which_blocks_hold() -> None:
         assert plan is not None
         return plan.steps[0][0].keep, plan.steps[0][0].abreast
 
-    assert [found(2, n) for n in (3, 128, 200, 400, 1000, 2000)] == [(1, 8), (1, 8), (1, 8), (2, 1), (2, 1), (0, 8)]
-    assert [found(4, n) for n in (3, 128, 200, 400, 1000, 2000)] == [(1, 4), (1, 4), (1, 4), (1, 4), (2, 1), (0, 4)]
+    assert [found(2, n) for n in (3, 128, 200, 400, 1000, 2000)] == [(1, 8), (1, 8), (1, 8), (2, 0), (2, 0), (0, 8)]
+    assert [found(4, n) for n in (3, 128, 200, 400, 1000, 2000)] == [(1, 4), (1, 4), (1, 4), (1, 4), (2, 0), (0, 4)]
     assert {r.where for r in launches.ABREAST_HELD} == {"abreast"}

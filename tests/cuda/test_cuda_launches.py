@@ -299,7 +299,7 @@ def expected(step: tuple[rows.Walk, int, int, int, int], plan: rows.RowPlan, fol
     team = 0 if walk.stages is None and (walk.cluster and not walk.across or is_block(walk.team, threads)) else walk.team  # a cluster's blocks are teams
     way = team, walk.across, walk.vectors, walk.vec, walk.keep, walk.cluster, walk.step, walk.abreast
     first = plan.steps[0][0]
-    wide = first.wide if first.abreast > 1 else walk.wide  # one layout for all launches
+    wide = first.wide if first.abreast else walk.wide  # one layout for all launches
     return (
         grid, threads, cluster, shared, follows, walk.stages, () if walk.stages == -1 else way, wide, walk.main,
         plan.rows, plan.n, plan.segments, plan.span, plan.misaligned, plan.slot,
@@ -333,7 +333,7 @@ def launched(line: str) -> tuple[tuple, dict[str, list[int]]]:
     assert wide == 2**64 - 1 or wide & ~values["wide"][0] == 0 and (vec == 1 or wide >> main & 1), line  # what moves in vectors may
     stages = int(found[2]) if found[2] else None
     team = 0 if stages is None and is_block(team, values["launch"][1]) else team
-    way = team, across, vectors, vec, keep, cluster, step, int(walk[20]) if len(walk) > 20 else 1
+    way = team, across, vectors, vec, keep, cluster, step, int(walk[20]) if len(walk) > 20 else 0
     return (*values["launch"], stages, () if stages == -1 else way, *values["wide"], *values["rows"]), values
 
 
@@ -439,7 +439,7 @@ def rows_alike(call: Call, file: File) -> str:
     assert all(("Nearby<" in line) == bool(call.unit.near) for line in noted if "Walk = " in line), noted
     dims = "flat" if len(under.sizes) == len(under.row_sizes) == 1 else "of many dims"
     follows = walk.stages is not None and not call.unit.columns
-    return f"rows, {dims}, {walk.vec > 1} {walk.across} {walk.keep} {walk.cluster} {len(planned.launches) > 1}{', following' * follows}{', in turns' * (walk.step < -1)}{', abreast' * (walk.abreast > 1)}"
+    return f"rows, {dims}, {walk.vec > 1} {walk.across} {walk.keep} {walk.cluster} {len(planned.launches) > 1}{', following' * follows}{', in turns' * (walk.step < -1)}{', abreast' * (walk.abreast > 1)}{', apart' * (walk.abreast == 1)}"
 
 
 def map_alike(call: Call, file: File) -> str:
@@ -506,7 +506,7 @@ def test_rows_that_a_thread_takes_abreast_are_launched_alike(file: File) -> None
         call = Call(random.Random(seed), file, of=("upright", "downright"))
         seen[rows_alike(call, file)] += 1
     assert sum(n for what, n in seen.items() if "abreast" in what) > 30, seen
-    assert any("abreast" in what and "many dims" in what for what in seen), seen
+    assert any("abreast" in what and "many dims" in what for what in seen) and sum(n for what, n in seen.items() if "apart" in what) > 30, seen
 
 
 def test_what_is_built_for_earlier_devices_does_not_begin_early(file: File) -> None:

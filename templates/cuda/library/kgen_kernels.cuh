@@ -26,7 +26,7 @@ struct Team {
     bool across = false;
     int cluster = 0, most = 0;  // most: threads of a block that the kernel is built for, where a team is a block of any size
     bool cached = false;        // whether blocks take its segments in all readings in one launch
-    int abreast = 1;            // rows that a thread takes
+    int abreast = 0, room = 0;  // rows that a thread takes together, if it does; threads that share memory is counted for
 };
 
 // A kernel of a pass, by the arguments of its Walk, in vectors of `vec`: for rows without gaps whose operands are aligned alike, or
@@ -36,7 +36,7 @@ struct Built {
     bool across, segments, cluster, general;
     int vec, step, stages;  // stages: of rows that follow one another (kgen_rounds.cuh)
     bool edges;             // whether those begin within a vector
-    int abreast;            // rows that a thread takes, where it takes several
+    int abreast;            // rows that a thread takes together, if it does
 };
 
 constexpr i64 up(i64 n, i64 by) { return (n + by - 1) / by; }
@@ -137,7 +137,7 @@ struct Facts {
         return found < 1 ? 1 : found;
     }
     // How many rows a thread takes abreast, if any: 16 bytes of the widest operand.
-    constexpr int beside_one_another() const { return abreast && splits ? 16 / widest() : 1; }
+    constexpr int beside_one_another() const { return !abreast || !splits ? 0 : widest() < 2 ? MOST_ABREAST : 16 / widest(); }
     constexpr int widest() const {
         int found = 1;
         for (int k = 0; k < operands; k++) found = bytes[k] > found ? bytes[k] : found;
@@ -195,11 +195,14 @@ struct Asked { int vec, registers, held, bytes, readings; bool clusters, dear, s
 [[maybe_unused]] constexpr bool applies(const Rule& r, const Asked& a) {
     return r.least_registers <= a.registers && a.registers <= r.most_registers && r.least_elements <= a.vec && a.vec <= r.most_elements &&
            a.held <= r.held && a.readings >= r.readings && (r.where != CLUSTER || a.clusters) && (a.dear || !r.dear) &&
-           (r.where != CACHED || (a.clusters && a.shares)) && (!is_abreast(r) || a.abreast > 1);
+           (r.where != CACHED || (a.clusters && a.shares)) && (!is_abreast(r) || a.abreast > 0);
 }
 
 // Whether a thread's registers have no room for what stays beside a row's elements, of so many bytes each.
 [[maybe_unused]] constexpr bool crowds(const Rule& r, int vec, int beside) { return r.where == REGISTERS && r.vectors * vec * beside > CROWDED; }
+
+// The threads of a block whose threads take `own` rows together, where with `most` it has so many.
+[[maybe_unused]] constexpr int widened(int threads, int most, int own) { return threads * most / own < 1024 ? threads * most / own : 1024; }
 
 // The kernels of a pass that launches on the architectures of the file can need, each shape once.
 template <int STEPS> struct Kernels {
@@ -265,10 +268,15 @@ template <int STEPS> struct Kernels {
     // The kernels of rows that a thread takes abreast: one where they stay in registers, else of those for segments one that puts these together.
     constexpr void add_abreast(Built b, bool stays) {
         b.segments = !stays;
-        if (facts.declared_abreast(b.threads) > MAX_STATIC) return;
-        for (int step = stays ? -1 : 0; step < (stays ? 0 : STEPS); step++) {
-            b.abreast = step == 1 ? 0 : facts.beside_one_another();
-            add_step(b, step);
+        const int most = facts.beside_one_another(), threads = b.threads;
+        if (facts.declared_abreast(threads) > MAX_STATIC) return;
+        for (int own : {most, 1}) {
+            const int many = widened(threads, most, own), blocks = b.blocks * threads / many;
+            for (int step = stays ? -1 : 0; step < (stays ? 0 : STEPS); step++) {
+                Built found = b;
+                found.threads = many, found.blocks = blocks < 1 ? 1 : blocks, found.abreast = step == 1 ? 0 : own;
+                add_step(found, step);
+            }
         }
     }
     // Whether a device of an architecture has what a rule's teams ask for, whatever the row.

@@ -156,7 +156,7 @@ template <int K> struct RowPlan : RowDims<K> {
     using Base = RowDims<K>;
     using Base::row, Base::inner, Base::f, Base::operands, Base::vec, Base::edges, Base::across, Base::segments, Base::span;
     const Built* kernels;
-    int count, launches = 0, abreast = 1, most_abreast = 1;  // rows that a thread takes, and could
+    int count, launches = 0, abreast = 0, most_abreast = 0;  // rows that a thread takes together, and could
     u64 side = 0;  // operands that have an element of each in a vector
     bool general = false, served = true;  // whether its kernels are those for any rows, and there are any
     i64 groups = 0, work = 0, stored = 0;  // of teams that fill a block; bytes; blocks that store what others have read
@@ -167,7 +167,7 @@ template <int K> struct RowPlan : RowDims<K> {
     template <typename P> RowPlan(P, int dims, int outer, const i64* sizes, const RowOperand (&given)[K], int arch)
         : Base(dims, outer, sizes, given, P::FACTS, false), kernels(P::KERNELS.at), count(P::KERNELS.count) {
         if (row.count == 0) return;
-        if (across && f.abreast && this->side_by_side(side)) most_abreast = f.beside_one_another();
+        if (across && f.beside_one_another() > 0) most_abreast = this->side_by_side(side) ? f.beside_one_another() : 1;
         Team team = choose_team(arch);
         if (f.near != 0 && vec > 1 && (first.kernel < 0 || !this->lines())) {
             this->one_by_one();
@@ -180,14 +180,14 @@ template <int K> struct RowPlan : RowDims<K> {
     Launch launch(int k) const {
         if (cached > 0 && k == 0) return {first.kernel + 1, cleared < CLEARING ? cleared : CLEARING, first.threads, 1, first.shared};
         if (cached > 0) return {first.kernel, cached, first.threads, 1, first.shared};
-        if (abreast > 1 && launches > 1) return {stepping(k), k % 2 ? up(row.count, first.threads / kernels[first.kernel].team) : groups * (k > 0 ? stored : segments), first.threads};
+        if (abreast > 0 && launches > 1) return {stepping(k), k % 2 ? up(row.count, first.threads / kernels[first.kernel].team) : groups * (k > 0 ? stored : segments), first.threads};
         if (stored > 0 && k == launches - 1) return {storing(), stored, STORING[0]};
-        return launches == 1 ? first : Launch{first.kernel + 1 + k, k % 2 ? groups : groups * segments, first.threads};
+        return launches == 1 ? first : Launch{stepping(k), k % 2 ? groups : groups * segments, first.threads};
     }
     // The team of a rule; of longer segments where to combine threads' parts takes long.
     Team team_for(const Rule& rule, i64 chunks, bool across) const {
         Team found = team_of(rule, chunks, edges, across);
-        if (is_abreast(rule)) found.abreast = most_abreast;
+        if (is_abreast(rule)) found.room = found.threads, found.threads = widened(found.threads, f.beside_one_another(), most_abreast), found.abreast = most_abreast;
         if (found.span == SEGMENT && !across && found.cluster == 0 && f.words > FEW_WORDS) found.span *= 2;
         return found;
     }
@@ -227,7 +227,7 @@ template <int K> struct RowPlan : RowDims<K> {
         for (int i = 0; i < others.count; i++) {
             const Rule& rule = others.at[i];
             if (chunks > rule.longest || chunks <= rule.above || !applies(rule, asked) || chunks * size > rule.room) continue;
-            if (is_abreast(rule) && most_abreast == 1) continue;
+            if (is_abreast(rule) && most_abreast == 0) continue;
             if ((rule.alone && parameters() > 0) || crowds(rule, vec, f.beside) || (rule.where == CACHED && most.cluster == 0)) continue;
             const Team found = team_for(rule, chunks, across);
             if (fits(found, most, size)) return found;
@@ -241,7 +241,7 @@ template <int K> struct RowPlan : RowDims<K> {
         return found;
     }
     bool fits(const Team& t, const Limits& most, int size) {
-        const int own = t.abreast > 1 ? f.declared_abreast(t.threads) : f.declared(t.most ? t.most : t.threads, t.team, t.across, t.cluster > 0 || t.cached);
+        const int own = t.abreast > 0 ? f.declared_abreast(t.room) : f.declared(t.most ? t.most : t.threads, t.team, t.across, t.cluster > 0 || t.cached);
         const i64 rows = t.keep == 2 ? i64(t.threads) * t.vectors * size : 0;
         if (rows > MAX_SHARED || own > MAX_STATIC || own + rows > most.shared) return false;
         if (t.cluster && (t.cluster < 2 || t.cluster > most.cluster)) return false;
@@ -260,8 +260,8 @@ template <int K> struct RowPlan : RowDims<K> {
             const int team = t.cluster && !t.across ? 0 : t.team, threads = t.most ? t.most : t.threads;
             const bool sized = team > 0 ? a.threads == threads : a.threads >= threads;
             if (sized && a.team == team && a.vectors == t.vectors && a.keep == t.keep && a.across == t.across && a.cluster == (t.cluster > 0 || t.cached) &&
-                (a.segments || t.span == 0 || a.cluster) && a.general == general && a.vec == vec && a.abreast == (t.abreast > 1 ? t.abreast : 0) &&
-                a.step == (t.cached ? -1 - 2 * f.long_readings : t.abreast > 1 && t.span > 0 ? 0 : -1)) return k;
+                (a.segments || t.span == 0 || a.cluster) && a.general == general && a.vec == vec && a.abreast == t.abreast &&
+                a.step == (t.cached ? -1 - 2 * f.long_readings : t.abreast > 0 && t.span > 0 ? 0 : -1)) return k;
         }
         return -1;
     }
@@ -272,12 +272,13 @@ template <int K> struct RowPlan : RowDims<K> {
         while (!fits(kernels[k]) || kernels[k].general != general || kernels[k].vec != vec || kernels[k].step != launches - 1) k++;
         return k;
     }
-    // The kernel of a step of rows that a thread takes abreast, alike but for that.
+    // The kernel of a step of rows that blocks share: others may have come before it that are the same for another team.
     int stepping(int step) const {
         const Built& own = kernels[first.kernel];
         int k = 0;
         const auto fits = [&](const Built& a) {
-            return a.threads == own.threads && a.team == own.team && a.vectors == own.vectors && a.across && a.segments && a.general == general;
+            return a.threads == own.threads && a.team == own.team && a.vectors == own.vectors && a.across == own.across && a.segments && !a.cluster &&
+                a.general == general;
         };
         while (!fits(kernels[k]) || kernels[k].vec != vec || kernels[k].step != step || kernels[k].abreast != (step % 2 ? 0 : abreast)) k++;
         return k;
@@ -285,8 +286,9 @@ template <int K> struct RowPlan : RowDims<K> {
     void finish(const Team& team) {
         const i64 rows = row.count, chunks = inner.count / vec;
         first.threads = team.threads;
+        const i64 one = team.abreast > 0 ? rows / team.abreast : rows;
         if (team.across && team.team > 1) {  // no more teams than rows
-            first.threads = team.team * power(rows / team.abreast < team.threads / team.team ? rows / team.abreast : team.threads / team.team);
+            first.threads = team.team * power(one < team.threads / team.team ? one : team.threads / team.team);
             first.shared = first.shared / team.threads * first.threads;
         }
         span = team.span > 0 ? team.span : chunks > 1 ? chunks : 1;
@@ -295,8 +297,8 @@ template <int K> struct RowPlan : RowDims<K> {
         groups = up(rows, first.threads / (team.team > 0 ? team.team : first.threads));
         first.blocks = groups * first.cluster;
         launches = 1, abreast = team.abreast;
-        if (abreast > 1) {
-            groups = up(rows / abreast, first.threads / team.team), this->wide = side, first.blocks = groups;
+        if (abreast > 0) {
+            groups = up(one, first.threads / team.team), this->wide = abreast > 1 ? side : 0, first.blocks = groups;
             if (team.span == 0) return;
             launches = steps(f), stored = up(chunks, team.team * team.vectors), work = 4 * i64(f.words) * rows * (segments + 1);
             return;

@@ -69,7 +69,7 @@ template <typename P, int I> struct Walked {
     static constexpr u64 WIDE = B.general ? GIVEN : !VECTORS ? 0 : B.edges ? rowed<P>(0) : P::WIDE;
     using Under = Walk<B.threads, B.blocks, B.team, B.across, B.vectors, B.vec, EDGES, WIDE, P::FACTS.main(), B.segments && !B.cluster, B.keep,
                        B.cluster, B.step, RANK, RANK, P::OPERANDS, P::GATHERS, std::conditional_t<B.general, u64, unsigned>, 1, 0,
-                       B.abreast ? B.abreast : 1>;
+                       B.abreast>;
     using Type = typename P::template Walking<Under, B.stages>;
 };
 

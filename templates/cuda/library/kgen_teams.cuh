@@ -86,17 +86,18 @@ template <int TEAM, typename Part, typename Walk, typename Add> __device__ inlin
     }
     return Part();
 }
-// Of rows that stay in registers it is that of the row that a thread is at: with the first of them come those of all. Of many threads each
-// puts a few parts together before.
+// Of rows that stay in registers it is that of the row that a thread is at: with the first of them come those of all. Of many threads some put
+// eight parts together before, however many rows a thread takes.
 template <int TEAM, typename Part, typename Walk, typename Add> __device__ inline Part part_abreast(Walk& walk, Add add) {
-    constexpr int ABREAST = Walk::ABREAST, COUNT = Words<Part>::COUNT, FEW = TEAM > ABREAST ? ABREAST : 1;  // parts that are put together before
+    constexpr int ABREAST = Walk::ABREAST, COUNT = Words<Part>::COUNT, FEW = TEAM > 8 ? 8 : 1;
     __shared__ unsigned parts[COUNT][ABREAST][Walk::THREADS];
     if (walk.column == 0) {
         add_abreast<Part>(walk, parts, add, typename Walk::Place(0), walk.vectors);
         if constexpr (FEW > 1) {
-            const unsigned k = walk.lane % ABREAST, first = walk.lane / ABREAST * ABREAST;
-            const Part some = some_of<FEW, 1, Part>(walk, parts, k, first);
-            put_part(walk, parts, k, first, some);
+            for (unsigned k = walk.lane; k < ABREAST * (TEAM / FEW); k += walk.size) {
+                const unsigned first = k / ABREAST * FEW;
+                put_part(walk, parts, k % ABREAST, first, some_of<FEW, 1, Part>(walk, parts, k % ABREAST, first));
+            }
             __syncthreads();
         }
         for (unsigned k = walk.lane; k < ABREAST; k += walk.size) {
@@ -122,8 +123,9 @@ template <typename Part, typename F, typename... X> __device__ inline void share
 template <typename Walk, int O, typename T, bool WRITTEN> struct Abreast {
     using Index = typename Walk::Place;
     static constexpr int COUNT = Walk::ABREAST;
+    static constexpr bool EACH = !WRITTEN && Walk::template apart<O>();  // read anew for each row, as it is no vector
     T* p;
-    Vector<T, COUNT> at[Walk::TAKEN];
+    Vector<T, EACH ? 1 : COUNT> at[Walk::TAKEN];
     int column = 0;
     unsigned had = 0;  // what has been read, where that stays
 
@@ -132,17 +134,21 @@ template <typename Walk, int O, typename T, bool WRITTEN> struct Abreast {
     template <typename C> __device__ T* place(const Walk& walk, const C& c) const { return p + walk.offset(O, c.first); }
     __device__ Index step(const Walk& walk) const { return walk.rows.row_stride[O][Walk::DIMS - 1]; }
     template <typename C> __device__ void fetch(const Walk& walk, const C& c, int v) {
+        if constexpr (EACH) {
+            at[v].at[0] = place(walk, c)[Index(walk.column * step(walk))];
+            return;
+        }
         if (WRITTEN || walk.column > 0 || had >> v & 1) return;
         if constexpr (Walk::HOLDS) had |= 1u << v;
         const T* from = place(walk, c);
         if (walk.wide(O)) {
-            at[v] = *reinterpret_cast<const Vector<T, COUNT>*>(from);
+            if constexpr (!EACH) at[v] = *reinterpret_cast<const Vector<T, COUNT>*>(from);
         } else {
             #pragma unroll
-            for (int k = 0; k < COUNT; k++) at[v].at[k] = from[Index(k * step(walk))];
+            for (int k = 0; k < (EACH ? 1 : COUNT); k++) at[v].at[k] = from[Index(k * step(walk))];
         }
     }
-    __device__ void take(const Walk& walk, int, int) { column = walk.column; }
+    __device__ void take(const Walk& walk, int, int) { column = EACH ? 0 : walk.column; }
     __device__ decltype(auto) one(int v, int) {
         if constexpr (WRITTEN) return static_cast<T&>(at[v].at[column]);
         else return element(at[v], column);
@@ -152,10 +158,10 @@ template <typename Walk, int O, typename T, bool WRITTEN> struct Abreast {
         if (!WRITTEN || walk.column < COUNT - 1) return;
         T* to = place(walk, c);
         if (walk.wide(O)) {
-            *reinterpret_cast<Vector<T, COUNT>*>(to) = at[v];
+            if constexpr (!EACH) *reinterpret_cast<Vector<T, COUNT>*>(to) = at[v];
         } else {
             #pragma unroll
-            for (int k = 0; k < COUNT; k++) to[Index(k * step(walk))] = at[v].at[k];
+            for (int k = 0; k < (EACH ? 1 : COUNT); k++) to[Index(k * step(walk))] = at[v].at[k];
         }
     }
     // Such rows are in no vectors of their own, outside of which elements would lie.

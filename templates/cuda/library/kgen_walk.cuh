@@ -14,9 +14,9 @@
 // segments of each reading, and one to combine them; or one launch for all readings (kgen_cached.cuh), of which STEP is -1 less twice their number,
 // behind one of the STEP after it, which clears its memory. The order in which a row is combined depends on TEAM, VECTORS, VEC and `span` alone. Of
 // a row in pieces of PIECE elements (kgen_pieces.cuh), whose last dim has LINE, a thread takes up to four vectors of each piece. Of rows that lie
-// side by side it takes ABREAST, of which WIDE then tells the operands that have these in a vector (kgen_teams.cuh).
+// side by side it takes ABREAST (0: one, in another order), of which WIDE then tells the operands that have these in a vector (kgen_teams.cuh).
 template <int THREADS_, int BLOCKS_, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP,
-          bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index, int PIECE = 1, int LINE = 0, int ABREAST_ = 1>
+          bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index, int PIECE = 1, int LINE = 0, int ABREAST_ = 0>
 struct Walk : Partials {
     static constexpr int THREADS = THREADS_, BLOCKS = BLOCKS_, TEAMS = TEAM == 0 ? 1 : THREADS / TEAM;
     using Layout = Rows<RR, RI, K, G, Index>;
@@ -25,15 +25,14 @@ struct Walk : Partials {
     using Partials::load;
     static constexpr Place LAST = Place(-1);
     // Whether one launch goes through a row once for each reading, and reads it from memory once.
-    static constexpr bool STAYS = ABREAST_ == 1 && STEP == -1 && (KEEP == 2 || KEEP % 2 == 1);
+    static constexpr bool STAYS = ABREAST_ == 0 && STEP == -1 && (KEEP == 2 || KEEP % 2 == 1);
     static constexpr bool CLEARS = STEP < -1 && STEP % 2 == 0, CACHED = STEP < -1 && !CLEARS;
     static constexpr int READINGS = -STEP / 2;  // of a launch for all
     // Whether a thread computes from vectors that are not there too, and leaves what comes of it: where that is not rare, a branch for
     // each costs more.
-    static constexpr bool EVERY = KEEP == 2 || KEEP > 4 || (KEEP == 1 && (EDGES || ABREAST_ > 1)) || (KEEP == 0 && !SEGMENTS);
-    static constexpr int ABREAST = ABREAST_;
-    static constexpr bool HOLDS = KEEP == 1;
-    static constexpr bool CLUSTERS = CLUSTER, SHARED = STEP == -1 && KEEP == 2;
+    static constexpr bool EVERY = KEEP == 2 || KEEP > 4 || (KEEP == 1 && (EDGES || ABREAST_ > 0)) || (KEEP == 0 && !SEGMENTS);
+    static constexpr int ABREAST = ABREAST_ > 0 ? ABREAST_ : 1;
+    static constexpr bool TOGETHER = ABREAST_ > 0, HOLDS = KEEP == 1, CLUSTERS = CLUSTER, SHARED = STEP == -1 && KEEP == 2;
     // The vectors that are gone through without a loop: registers need that. A walk that is told how at a call has loops where it can, and
     // one way for full and other rows: a file has many of them, and nvcc takes its time for each.
     static constexpr int IN_ONE = KEEP == 1 || KEEP > 2 ? VECTORS : KEEP == 0 || WIDE == GIVEN ? 1 : CLUSTER || VECTORS > 16 ? 2 : VECTORS;
@@ -119,6 +118,7 @@ struct Walk : Partials {
     __device__ static unsigned threads() { return TEAM == 0 || (ACROSS && WIDE == GIVEN) ? blockDim.x : THREADS; }
     __device__ static unsigned teams() { return TEAM == 0 ? 1 : threads() / TEAM; }
     __device__ bool wide(int k) const { return (WIDE == GIVEN ? rows.wide : WIDE) >> k & 1; }
+    template <int O> __device__ static constexpr bool apart() { return ABREAST > 1 && WIDE != GIVEN && !(WIDE >> O & 1); }
     template <int O> __device__ static constexpr bool lines() { return VEC > 1 && !EDGES && WIDE != GIVEN && (WIDE >> O & 1); }  // an operand's vectors are a row's own
     __device__ static constexpr bool even(int k) { return RI == 1 || (K < 32 && WIDE != GIVEN && (WIDE >> 32 >> k & 1)); }
     // Whether the elements of operand k and those of the next lie in turns: strides are then those of such pairs, of which VEC are moved as
@@ -157,7 +157,7 @@ struct Walk : Partials {
     // Where element i of a row lies in operand k.
     __device__ Index offset(int k, Index i) const {
         if (LINE > 0 && RI == 2) return i / (LINE + !LINE) * rows.stride[k][0] + i % (LINE + !LINE) * rows.stride[k][RI - 1];
-        return ABREAST == 1 && even(k) && wide(k) ? i : place_of(rows.size, rows.stride[k], i);
+        return !TOGETHER && even(k) && wide(k) ? i : place_of(rows.size, rows.stride[k], i);
     }
     template <int O, typename T> __device__ Vector<T, VEC> load(const T* p, const Chunk& c) const {
         const Index from = offset(O, c.first), step = wide(O) ? 1 : rows.stride[O][RI - 1];
@@ -304,7 +304,7 @@ struct Walk : Partials {
     template <int O, typename T> __device__ auto keep(const T* p) { return walked<O, true>(p); }
     template <int O, typename T> __device__ auto input(const T* p) { return walked<O, false>(p); }
     template <int O, bool KEPT, typename T> __device__ auto walked(const T* p) {
-        if constexpr (ABREAST > 1) return Abreast<Walk, O, T, false>(*this, const_cast<T*>(p));
+        if constexpr (TOGETHER) return Abreast<Walk, O, T, false>(*this, const_cast<T*>(p));
         else return Input<O, T, KEPT>(*this, p);
     }
     // What all rows share, and the loop over the rows that a team takes: here one (kgen_rounds.cuh has more).
@@ -314,7 +314,7 @@ struct Walk : Partials {
     template <typename... In> __device__ void begin(In&...) const {}
     template <typename... In> __device__ static constexpr bool further(In&...) { return false; }
     template <int O, typename T> __device__ auto output(T* p) const {
-        if constexpr (ABREAST > 1) return Abreast<Walk, O, T, true>(*this, p);
+        if constexpr (TOGETHER) return Abreast<Walk, O, T, true>(*this, p);
         else return Output<O, T>{turns(O) || turns(O - 1) ? p + 2 * at_row[O] : start_of<O>(p), {}, {}};
     }
     // Write two outputs that lie in turns, a vector of both; any others are not.
@@ -413,7 +413,7 @@ struct Walk : Partials {
         }, [&](Part& part, int j) { part.add(Part{fabs(compute<decltype(in.one_loose(*this, j))>(in.one_loose(*this, j)))}); });
     }
     // Whether a peak is the greatest of what lies in memory, and not of few elements that stay taken apart; that of a vector.
-    template <typename Part> __device__ static constexpr auto lies(int) -> decltype(Part::PEAK, true) { return ABREAST == 1 && (KEEP != 1 || VECTORS * VEC > 16); }
+    template <typename Part> __device__ static constexpr auto lies(int) -> decltype(Part::PEAK, true) { return !TOGETHER && (KEEP != 1 || VECTORS * VEC > 16); }
     template <typename Part> __device__ static constexpr bool lies(long) { return false; }
     template <typename Part, typename F, typename... In> __device__ static Part peak(int k, F f, In&... in) {
         if constexpr (lies<Part>(0)) return Part{greatest_of<1>(picked<Part::PEAK>(in...).vectors() + k)};
@@ -427,7 +427,7 @@ struct Walk : Partials {
             const Chunk c = chunk(base, end, g + k, full);
             if (!(EVERY || c.some) || g + k >= VECTORS) continue;
             (retake(*this, in, g + k, k, 0), ...);
-            if constexpr (ABREAST > 1) {
+            if constexpr (TOGETHER) {
                 Part more = few;
                 share_onto(more, top, about, in.one(k, 0)...);
                 if (c.some) few = more;
@@ -455,7 +455,7 @@ struct Walk : Partials {
                     if (c.some && g + k < VECTORS) (in.fetch(*this, c, k), ...);
                 }
                 Part top = part, few, seen;
-                auto& peaks = ABREAST > 1 ? seen : top;  // how many elements of a vector there are is then known, where all are
+                auto& peaks = TOGETHER ? seen : top;  // how many elements of a vector there are is then known, where all are
                 if constexpr (lies<Part>(0)) if (full && g + GROUP <= VECTORS) {
                     #pragma unroll
                     for (int k = 0; k < GROUP; k++) (in.take(*this, g + k, k), ...);
@@ -468,7 +468,7 @@ struct Walk : Partials {
                     (in.take(*this, g + k, k), ...);
                     peaks.merge_peaks(some(c, peak<Part>(k, f, in...)));
                 }
-                if constexpr (ABREAST > 1) top.merge_peaks(seen);
+                if constexpr (TOGETHER) top.merge_peaks(seen);
                 part.rescale(top);
                 sums<GROUP>(few, top, about, base, end, g, full, in...);
                 part.merge_sums(few);
@@ -506,9 +506,9 @@ struct Walk : Partials {
             return part_of_row<R, READINGS, Part>(*this, [&] { return segment_part(segment); });
         } else if constexpr (STEP > 2 * R + 1) {
             return load(done(R) + u64(row) * Words<Part>::COUNT, Part());
-        } else if constexpr (ABREAST > 1 && STEP == 2 * R) {
+        } else if constexpr (TOGETHER && STEP == 2 * R) {
             return parts_abreast<TEAM, Part>(*this, add);
-        } else if constexpr (ABREAST > 1 && STEP == -1) {
+        } else if constexpr (TOGETHER && STEP == -1) {
             return part_abreast<TEAM, Part>(*this, add);
         } else if constexpr (STEP == 2 * R) {
             const Part part = segment_part(segment);
@@ -538,7 +538,7 @@ struct Walk : Partials {
                 if (full(s * piece, vectors)) store(s * piece, vectors, true, f, in...);
                 else store(s * piece, vectors, false, f, in...);
             };
-            if constexpr (ABREAST > 1) {  // a piece for each block: what is read stays in registers from row to row
+            if constexpr (TOGETHER) {  // a piece for each block: what is read stays in registers from row to row
                 if (segment < pieces) stored(segment);
             } else {
                 for (Index s = segment; s < pieces; s += sharing) stored(s);
@@ -563,7 +563,7 @@ struct Walk : Partials {
         }
     }
     template <typename F, typename... In> __device__ void store(Index base, Index end, bool full, F f, In&... in) {
-        constexpr int GROUP = VECTORS < 2 || (VEC == 1 && KEEP == 0) || ABREAST > 1 ? VECTORS : KEEP < 2 || VECTORS < 4 || (CLUSTER && (KEEP > 2 || VECTORS > 8 || (fetched<In>(0) || ...))) ? 2 : 4;
+        constexpr int GROUP = VECTORS < 2 || (VEC == 1 && KEEP == 0) || TOGETHER ? VECTORS : KEEP < 2 || VECTORS < 4 || (CLUSTER && (KEEP > 2 || VECTORS > 8 || (fetched<In>(0) || ...))) ? 2 : 4;
         read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
             if ((adds<In>(0) || ...) && !c.some) return;
             #pragma unroll
