@@ -13,7 +13,7 @@ from kgen.backends import cuda_partials as partials
 from kgen.backends import scan_launches
 from kgen.backends.base import Only, Page, Render, resource
 from kgen.backends.c_family import BRIEF, FUNCTIONS, KEYWORDS, CFamily
-from kgen.backends.cuda_abreast import is_abreast
+from kgen.backends.cuda_abreast import longest
 from kgen.backends.cuda_lasting import lasting
 from kgen.backends.cuda_launches import rounds, table
 from kgen.backends.cuda_layouts import SPLATS, TYPES, Groups, Layout, Operand, RowLayout, RowOperand, ScanLayout, SortLayout, groups
@@ -301,7 +301,7 @@ class Cuda(CFamily):
                         name, unit.rows, unit.inner, variables, found, p.scalars, numbers, *reads, words, bool(rereads), long,
                         partials.column_words(unit.columns), persists(unit, found), any(c.search for c in unit.codes), unit.aside,
                         len(unit.pieces), pairs(kernel.parts, found, unit.rows) if unit.columns and not reads[0] else (), lines,
-                        unit.on_the_way, lasting(unit, found, render), dear(unit), is_abreast(unit),
+                        unit.on_the_way, lasting(unit, found, render), dear(unit), longest(unit),
                     )
                 )  # fmt: skip
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kgen.backends.drawn import WORDS
+from kgen.backends.launches import ANY, LOOKED_UP
 from kgen.backends.units import RowUnit, ScanUnit
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ def is_abreast(unit: RowUnit) -> bool:
     own |= {name for c in codes[:at] for name in (*(g.name for g in c.gives), *(n for s in c.lines for n in s.names))}
     stores_early = any(c.accumulators and c.outputs for c in codes)
     return not (own & first.uses or any(c.accumulators for c in rest) or stores_early)
+
+
+def longest(unit: RowUnit) -> int:
+    """Up to how many elements a row may be taken abreast: 0 where none is."""
+    return 0 if not is_abreast(unit) else LOOKED_UP if unit.gathers else ANY
 
 
 def looped(printer: RowPrinter, phases: list[list[str]]) -> list[list[str]]:

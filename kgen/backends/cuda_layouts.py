@@ -174,7 +174,8 @@ class RowLayout:
     those of a search; `aside`: what rows side by side share, of which a thread may take several; `pieces`: how often it goes by pieces of a
     row behind its readings, which keep the order of its dims; `groups`: operands that may lie in turns; `near`: the indices along whose
     dims it reads neighbours, a `single` vector at a time where rows have segments; `lasting`: a value that is made once; `dear`: whether
-    elements take many instructions; `abreast`: whether a thread may take rows that lie side by side.
+    elements take many instructions; `abreast`: up to how many elements of a row a
+    thread may take rows that lie side by side together.
     """
 
     kernel: str
@@ -199,7 +200,7 @@ class RowLayout:
     single: bool = False
     lasting: Lasting | None = None
     dear: bool = False
-    abreast: bool = False
+    abreast: int = 0
 
     def walk(self, text: str, planned: Any) -> str:
         """How its kernel walks by a plan (`kgen.runtime.rows`): along the lines that neighbours lie in, if its vectors do."""

@@ -15,7 +15,7 @@ from kgen.backends.cuda_abreast import is_abreast
 from kgen.backends.cuda_lasting import lasting, made_once
 from kgen.backends.cuda_layouts import RowOperand, is_byte
 from kgen.backends.cuda_words import kept_words
-from kgen.backends.launches import DEAR_ELEMENT, MOST_READINGS
+from kgen.backends.launches import ANY, DEAR_ELEMENT, MOST_READINGS
 from kgen.backends.names import Names
 from kgen.backends.shared import SEARCHING
 from kgen.backends.text import Text, source, wrapped
@@ -478,7 +478,8 @@ class RowPrinter:
         if dear(unit):
             plain = f"DearPass<{plain}>"
         if self.abreast:
-            return f"AbreastPass<{plain}>"
+            longest = cuda_abreast.longest(unit)
+            return f"AbreastPass<{'ANY' if longest == ANY else longest}, {plain}>"
         if unit.pieces:
             return f"PiecesPass<{plain}>"
         if unit.near:

@@ -373,6 +373,8 @@ READ = (
 
 #: Rows that a thread takes abreast at most: parts of more would not fit in registers.
 MOST_ABREAST = 8
+#: Elements of a row up to which it is taken abreast where an element is looked up for each: threads wait for those one after the other.
+LOOKED_UP = 64
 #: Rows side by side of which a thread takes several abreast, by how many operands it reads: those that stay in registers, and long ones.
 #: From searches on H200s (columns about their mean, their variances, softmax and its gradient, bf16 and f32).
 ABREAST_HELD = (

@@ -186,15 +186,16 @@ def plan(
     pieces: bool = False,
     beside: int = 0,
     dear: bool = False,
-    abreast: bool = False,
+    abreast: int = 0,
 ) -> RowPlan | None:
     """How to walk a pass over rows; None if it has no row.
 
     `limits` are the device's, `splits` says whether blocks may share a row through several launches; `ladder` has the steps measured
     for the device (`tuned.py`), none where it was not.  `long` counts the readings that reduce of a row that does not stay on the chip
     (None: as many as `reductions`); with `pieces` the dims of a row keep their order; of an element `beside` bytes stay on the chip with
-    what is held, for which a thread's registers have little room; `dear`: elements take many instructions; `abreast`: a
-    thread may take rows that lie side by side.  kgen_plan.cuh is this function in C++, for the host part of written files.
+    what is held, for which a thread's registers have little room; `dear`: elements take many instructions; `abreast`: up to
+    how many elements of a row a thread may take rows that lie side by side together.  kgen_plan.cuh is this function in C++, for the host
+    part of written files.
     """
     rows, n = prod(row_sizes), prod(inner_sizes)
     if rows == 0:
@@ -225,7 +226,7 @@ def plan(
     rules = [r for r in launches.RULES[apart, bool(held)] if r.readings <= reductions and not (r.alone and parameters) and dear >= r.dear]
     rules = [rule for rule in rules if not crowds(rule, vec, beside)]
     shares = bool(splits and stores and not pieces and most)
-    together = side_by_side(operands, memory, main, strides, outer_sizes, outer) if abreast and apart and splits else (0, 0, 0)
+    together = side_by_side(operands, memory, main, strides, outer_sizes, outer) if n <= abreast and apart and splits else (0, 0, 0)
     teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0, beside, shares, together[:2])
     team = next(t for t in teams if t.fits(size, words, reductions, limits._replace(cluster=most)))
     if team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import kgen  # noqa: E402
 from kgen.backends import backend, devices, launches  # noqa: E402
 from kgen.ir import Broken  # noqa: E402
-from kgen.runtime import rows  # noqa: E402
+from kgen.runtime import arguments, nvrtc, rows  # noqa: E402
 from kgen.runtime.verified import verify_rows  # noqa: E402
 from kgen.testing.bounds import Analysis  # noqa: E402
 from tests.cuda.emulated import Emulated, for_any_rows  # noqa: E402
@@ -79,7 +79,7 @@ def test_classes_between_other_dims_are_looked_up_row_by_row(dtype: Any, side: s
     """A cross-entropy of few classes and of many, whose positions have equals and NaN, some labels outside: as torch and the bounds have it."""
     torch.manual_seed(3)
     calls = []
-    for b, c, n in ((2, 19, 48), (1, 150, 16), (3, 700, 8)):
+    for b, c, n in ((2, 19, 48), (1, 64, 16), (1, 150, 16), (3, 700, 8)):
         x = torch.randn(b, c, n).mul(3).to(dtype)
         x[0, 2], x[0, 1, 3], x[-1, :2, 5] = x[0, 7], torch.nan, torch.inf
         calls.append((x, torch.randint(-1, c + 1, (b, n))))
@@ -160,7 +160,7 @@ def test_a_plan_of_rows_abreast_that_breaks_a_rule_is_found() -> None:
     x = rows.RowOperandPlace((1,), (4096,), 2, 0, True, True, True, 1)
     y = rows.RowOperandPlace((1,), (4096,), 2, 0, True, False, False, 1)
     limits = devices.limits("sm_90")
-    plan = rows.plan((4096,), (65536,), (x, y), 0, 2, True, 3, limits, True, long=1, abreast=True)
+    plan = rows.plan((4096,), (65536,), (x, y), 0, 2, True, 3, limits, True, long=1, abreast=launches.ANY)
     assert plan is not None and [(w.step, w.abreast) for w, _ in plan.steps] == [(0, 8), (1, 0), (2, 8)]
     assert rows.plan((4096,), (65536,), (x, y), 0, 2, True, 3, limits, True, long=1).steps[0][0].abreast == 0
 
@@ -185,10 +185,25 @@ def test_which_rows_stay_in_registers_and_which_blocks_hold() -> None:
 
     def found(itemsize: int, n: int) -> tuple[int, int]:
         x = rows.RowOperandPlace((1,), (4096,), itemsize, 0, True, True, True, 1)
-        plan = rows.plan((4096,), (n,), (x, x._replace(kept=False, read=False)), 0, 2, True, 3, limits, True, long=1, abreast=True)
+        plan = rows.plan((4096,), (n,), (x, x._replace(kept=False, read=False)), 0, 2, True, 3, limits, True, long=1, abreast=launches.ANY)
         assert plan is not None
         return plan.steps[0][0].keep, plan.steps[0][0].abreast
 
     assert [found(2, n) for n in (3, 128, 200, 400, 1000, 2000)] == [(1, 8), (1, 8), (1, 8), (2, 0), (2, 0), (0, 8)]
     assert [found(4, n) for n in (3, 128, 200, 400, 1000, 2000)] == [(1, 4), (1, 4), (1, 4), (1, 4), (2, 0), (0, 4)]
     assert {r.where for r in launches.ABREAST_HELD} == {"abreast"}
+
+
+def test_long_rows_that_look_an_element_up_go_one_by_one() -> None:
+    """Beyond 64 elements, in the runtime and in a written file: threads would wait for each row's lookup."""
+    kernel = kgen.loads(LOSS).kernel
+    (unit,) = backend("cuda").layout(kernel)
+
+    def taken(c: int) -> bool:
+        args = torch.empty(2, c, 4096), torch.zeros(2, 4096, dtype=torch.int64)
+        found = nvrtc.expressions(kernel, arguments.bind(kernel, args, {}, None), "sm_90")
+        return any(one.endswith("unsigned, 1, 0, 4>>") for one in found)
+
+    assert unit.abreast == launches.LOOKED_UP == 64
+    assert "AbreastPass<64, " in backend("cuda").render(kernel) and "AbreastPass<ANY, " in backend("cuda").render(kgen.loads(NORM).kernel)
+    assert [taken(c) for c in (19, 64, 65, 150)] == [True, True, False, False]

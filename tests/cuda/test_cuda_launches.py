@@ -379,7 +379,7 @@ class Call:
             self.outer = [rng.choice((1, 2, 2, 3, 4, 7, 16, 24, 56) if len(self.outer) > 4 else (2, 3, 64, 100, 136, 600)) for _ in self.outer]
         upright = isinstance(unit, RowLayout) and unit.abreast and rng.random() < 0.8  # of which a thread may take several
         if upright:
-            self.outer[-1], self.inner = rng.choice((8, 24, 64, 264, 4096, 20)), [rng.choice((130, 300, 700, 2000, 9000, 70_000))]
+            self.outer[-1], self.inner = rng.choice((8, 24, 64, 264, 4096, 20)), [rng.choice((20, 60, 130, 300, 700, 2000, 9000, 70_000))]
         sizes = self.outer + self.inner
         parts = (unit.rows, unit.inner) if isinstance(unit, RowLayout) else (unit.dims, ())
         each = [*names(unit, parts[0], len(self.outer)), *names(unit, parts[1], len(self.inner))]

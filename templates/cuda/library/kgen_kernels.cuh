@@ -93,7 +93,7 @@ struct Facts {
     u64 near = 0;         // the indices along whose dims it reads neighbours, which kernels for any dims find one by one
     int beside = 0;       // bytes of an element that stay on the chip with what is held
     bool dear = false;    // whether elements take many instructions
-    bool abreast = false;  // whether a thread may take rows that lie side by side
+    i64 abreast = 0;      // up to how many elements of a row a thread may take rows that lie side by side together
 
     // Whether other blocks store what follows from a row than those that share it.
     template <typename Team> constexpr bool stores_apart(const Team& t) const { return stores && !pieces && !t.across && t.team == t.threads; }
@@ -137,7 +137,7 @@ struct Facts {
         return found < 1 ? 1 : found;
     }
     // How many rows a thread takes abreast, if any: 16 bytes of the widest operand.
-    constexpr int beside_one_another() const { return !abreast || !splits ? 0 : widest() < 2 ? MOST_ABREAST : 16 / widest(); }
+    constexpr int beside_one_another() const { return abreast == 0 || !splits ? 0 : widest() < 2 ? MOST_ABREAST : 16 / widest(); }
     constexpr int widest() const {
         int found = 1;
         for (int k = 0; k < operands; k++) found = bytes[k] > found ? bytes[k] : found;

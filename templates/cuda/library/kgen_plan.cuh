@@ -167,7 +167,7 @@ template <int K> struct RowPlan : RowDims<K> {
     template <typename P> RowPlan(P, int dims, int outer, const i64* sizes, const RowOperand (&given)[K], int arch)
         : Base(dims, outer, sizes, given, P::FACTS, false), kernels(P::KERNELS.at), count(P::KERNELS.count) {
         if (row.count == 0) return;
-        if (across && f.beside_one_another() > 0) most_abreast = this->side_by_side(side) ? f.beside_one_another() : 1;
+        if (across && f.beside_one_another() > 0 && inner.count <= f.abreast) most_abreast = this->side_by_side(side) ? f.beside_one_another() : 1;
         Team team = choose_team(arch);
         if (f.near != 0 && vec > 1 && (first.kernel < 0 || !this->lines())) {
             this->one_by_one();

@@ -49,10 +49,10 @@ template <typename P> struct PiecesPass : P {
     static constexpr Kernels<P::STEPS> KERNELS = Kernels<P::STEPS>(FACTS);
 };
 
-// A pass over rows that lie side by side, of which a thread may take several (kgen_teams.cuh).
-[[maybe_unused]] constexpr Facts side_by_side(Facts f) { f.abreast = true; return f; }
-template <typename P> struct AbreastPass : P {
-    static constexpr Facts FACTS = side_by_side(P::FACTS);
+// A pass over rows that lie side by side, of which a thread may take several of up to LONGEST elements (kgen_teams.cuh).
+[[maybe_unused]] constexpr Facts side_by_side(Facts f, i64 longest) { f.abreast = longest; return f; }
+template <i64 LONGEST, typename P> struct AbreastPass : P {
+    static constexpr Facts FACTS = side_by_side(P::FACTS, LONGEST);
     static constexpr Kernels<P::STEPS> KERNELS = Kernels<P::STEPS>(FACTS);
 };
 
