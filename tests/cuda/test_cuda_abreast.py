@@ -116,12 +116,11 @@ def test_rows_abreast_have_the_same_bits_wherever_they_lie(text: str, tmp_path, 
     assert any(w.abreast == 4 for w in walks)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
-@pytest.mark.parametrize("text", [NORM, SOFTMAX, GRADIENT], ids=["norm", "softmax", "gradient"])
+@pytest.mark.parametrize("text, dtype", [(NORM, torch.float32), (SOFTMAX, torch.bfloat16), (GRADIENT, torch.float32)], ids=["norm", "softmax", "gradient"])
 def test_a_column_has_the_same_bits_alone_and_among_any_number(text: str, dtype: Any, tmp_path) -> None:
     """In numbers that are no multiple of a vector, and beginning within one: taken one by one, in the same order."""
     torch.manual_seed(2)
-    for m in (5, 20, 100, 200, 1100):
+    for m in (20, 200, 1100):
         call = given(text, (m, 24), dtype=dtype)[0]
         parts = [slice(0, 13), slice(8, 9), slice(3, 24), slice(16, 24)]
         calls = [call, *(tuple(t[..., one] if t.shape[-1] == 24 else t for t in call) for one in parts)]
