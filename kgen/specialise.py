@@ -7,7 +7,6 @@ gradient is summed over just those.  A batch dim may stand before all: every res
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -70,10 +69,9 @@ def reduces_leading(kernel: Kernel) -> bool:
 def counts_leading(kernel: Kernel) -> bool:
     """Whether a helper of several dims is given `...` among them, which then can stand for one name only."""
     own = {s.name.name: s for s in kernel.file.statements if isinstance(s, Helper)}
-    helpers = ChainMap(own, dict(prelude()))
-    return any(
-        ELLIPSIS in [d.name for d in node.dims or ()] and node.op in helpers and len(helpers[node.op].dims) > 1 for node in _calls(kernel)
-    )
+    over_all = {node.op for node in _calls(kernel) if ELLIPSIS in [d.name for d in node.dims or ()]}
+    helpers = (own.get(op) or prelude().get(op) for op in over_all)
+    return any(helper is not None and len(helper.dims) > 1 for helper in helpers)
 
 
 def fresh_dims(kernel: Kernel, rank: int) -> tuple[Dims, str]:
