@@ -137,10 +137,12 @@ def test_what_is_stored_two_by_two_goes_row_by_row(tmp_path) -> None:
     """Codes of 8 bits of two neighbours along a row, which one instruction makes."""
     text = "q8(x: T[M, N]) -> (q: f8e4m3[M, N], s: f32[N])\n\ns = max[M](abs(x)) / 448\nq = f8e4m3[saturate](x / s)\n"
     torch.manual_seed(4)
-    x, checked = torch.randn(40, 64), kgen.loads(text).kernel
+    x = torch.randn(40, 64)
     kernel = Emulated(text, tmp_path, (x,))
     assert not abreast(kernel)
-    assert torch.equal(kernel(x)["s"], Analysis(checked, {"x": x}, "cuda").results()[1].exact.float())
+    made = kernel(x)
+    assert torch.equal(made["s"], x.abs().amax(0) / 448)
+    assert torch.equal(made["q"].float(), (x / made["s"]).to(torch.float8_e4m3fn).float())
 
 
 @pytest.mark.parametrize("text, takes", [
@@ -190,7 +192,6 @@ def test_which_rows_stay_in_registers_and_which_blocks_hold() -> None:
 
     assert [found(2, n) for n in (3, 128, 200, 400, 1000, 2000)] == [(1, 8), (1, 8), (1, 8), (2, 0), (2, 0), (0, 8)]
     assert [found(4, n) for n in (3, 128, 200, 400, 1000, 2000)] == [(1, 4), (1, 4), (1, 4), (1, 4), (2, 0), (0, 4)]
-    assert {r.where for r in launches.ABREAST_HELD} == {"abreast"}
 
 
 def test_long_rows_that_look_an_element_up_go_one_by_one() -> None:
