@@ -40,8 +40,7 @@ def longest(unit: RowUnit) -> int:
 def looped(printer: RowPrinter, phases: list[list[str]]) -> list[list[str]]:
     """The phases within the loop over the rows that a thread takes abreast, before which its results along these are."""
     unit = printer.unit
-    stored = {o.name: o for c in unit.codes if c.element for o in c.outputs}
-    made = [line for c in unit.codes if c.element for line in printer.results(c)] if stored else []
+    made = [line for c in unit.codes if c.element for line in printer.results(c)]
     own = printer.row_values({t.name for c in unit.every for t in c.inputs})
     lines = ["walk.abreast(k);", *own, *(line for lines in phases for line in ("", *lines))]
     body = [f"    {line}" if line else "" for line in lines]

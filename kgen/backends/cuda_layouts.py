@@ -174,8 +174,7 @@ class RowLayout:
     those of a search; `aside`: what rows side by side share, of which a thread may take several; `pieces`: how often it goes by pieces of a
     row behind its readings, which keep the order of its dims; `groups`: operands that may lie in turns; `near`: the indices along whose
     dims it reads neighbours, a `single` vector at a time where rows have segments; `lasting`: a value that is made once; `dear`: whether
-    elements take many instructions; `abreast`: up to how many elements of a row a
-    thread may take rows that lie side by side together.
+    elements take many instructions; `abreast`: up to how many elements a row has of which a thread may take several that lie side by side.
     """
 
     kernel: str

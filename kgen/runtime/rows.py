@@ -410,8 +410,8 @@ def _teams(
     """Teams for a row of `chunks` vectors, the better first, the last within the limits of every device: by the first step of the ladder
     that is long enough, then by the rules.  `held` and `read`: bytes of an element of each operand that stays on the chip, and that is
     read, of which `beside` more bytes stay with what is held; `across`: elements lie apart; `clusters`: whether there are clusters;
-    `shares`: whether blocks may take a row in turns; `abreast`: how many rows a thread may take together, and how many
-    it does, for which a block has more threads."""
+    `shares`: whether blocks may take a row in turns; `abreast`: how many rows a thread may take together, and how
+    many it does, for which a block has more threads."""
     size = vec * (sum(held) + beside)
     registers = max(1, sum(max(1, vec * itemsize // 4) for itemsize in held or read))
     for step in ladder:

@@ -80,8 +80,8 @@ def verify_rows(
         hold(reductions == 1 and walk.across and walk.segments == (walk.keep == 0), "rows abreast have one reading that reduces")
         hold(splits or walk.keep == 1, "a row is split where no launch reads what one before it wrote")
         apart = [(0, walk.abreast, grids[0]), (1, 0, grids[1]), (2, walk.abreast, grids[2])]
-        wanted = [(-1, walk.abreast, beside)] if walk.keep else apart[: 2 + stores]
-        hold([(w.step, w.abreast, n) for w, n in plan.steps] == wanted, "rows abreast have a launch for each reading, and one between them")
+        launches = [(-1, walk.abreast, beside)] if walk.keep else apart[: 2 + stores]
+        hold([(w.step, w.abreast, n) for w, n in plan.steps] == launches, "rows abreast have a launch for a reading, and one between")
         hold(all(w._replace(step=-1, abreast=0, wide=0) == first for w, _ in plan.steps), "the launches of rows abreast walk alike")
         hold(plan.row_sizes[-1] % walk.abreast == 0, "a thread has as many rows as others")
         for k in (k for k in range(len(operands)) if walk.wide >> k & 1):
@@ -102,8 +102,8 @@ def verify_rows(
     hold(grids == [groups * n for n in pieces], "a launch has blocks for each group of rows")
     # Launches after one another.
     hold(not split or splits and reductions > 0, "a row is split where no launch reads what one before it wrote")
-    own = list(range(2 * reductions + stores)) if split else [-1]
-    hold(steps == own, "a split row takes a launch for each reading, and more")
+    wanted = list(range(2 * reductions + stores)) if split else [-1]
+    hold(steps == wanted, "a split row takes a launch for each reading, and more")
     shared = plan.steps[: len(grids)]
     hold(all(w._replace(step=-1) == walk._replace(step=-1) for w, _ in shared), "the launches of a row walk it alike")
     hold((plan.work > 0) == split, "the launches of a split row have work space")
