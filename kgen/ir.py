@@ -163,15 +163,15 @@ FEW_DIGITS = frozenset(d.name for d in DTYPES.values() if d.narrow and d.digits 
 
 
 class Form(NamedTuple):
-    """How an operator is computed where the dtype that `decides` (a variable's name, or its own) has 16 bits: "brief", "rough", "near",
-    "fused", "slope" or "shared" (`precision.py`)."""
+    """How an operator is computed where the dtype that `decides` (a variable's name, or its own) has 16 bits: "brief", "rough", "coarse",
+    "near", "fused", "slope" or "shared" (`precision.py`)."""
 
     name: str
     decides: str
 
     def of(self, dtype: str) -> str:
         """The form's name where that dtype decides: "" is the accurate one."""
-        return "" if dtype not in NARROW else "brief" if self.name == "rough" and dtype not in FEW_DIGITS else self.name
+        return "" if dtype not in NARROW else "brief" if self.name in ("rough", "coarse") and dtype not in FEW_DIGITS else self.name
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ A brief form lies within BRIEF of the exact value, relatively.  Where each step 
 (`_keeps`: products, quotients, roots, sums of what has one sign, selections), the stored result moves by no more than that times
 the let's uses: 1/256 of a unit in the last place of a bf16 and 1/32 of an f16 each time.
 Of some operators there is a `rough` form too, within ROUGH: 1/8 of a unit of a bf16, too much for an f16.  It is taken only where
-the brief forms would not fit under the time that an element's bytes take.
+the brief forms would not fit under the time that an element's bytes take.  There a `coarse` form is taken too, whose error, of up to
+COARSE, is absolute: of what is nowhere negative, where it is nothing but a term, times up to twice the other one, a literal (the sigmoid
+of 2 sigmoid(x) + 1), so that of the sum it is a relative one within ROUGH.
 
 A difference, and a sum of what may have either sign, keeps no relative error: what it takes is measured by the larger of its terms (by
 the sum of their sizes).  Where all that follows is steady (`_steady`: sums, products, selections, the dividend of a quotient, tanh and
@@ -41,6 +43,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import NamedTuple
 
 from kgen.check import Kernel
@@ -56,6 +59,8 @@ from kgen.types import DTYPES, DType, f64, is_wide
 
 #: How far the brief and the rough form of an operator may lie from the exact value, relatively.
 BRIEF, ROUGH = 2.0**-16, 2.0**-10.9
+#: How far the coarse form may lie from the exact value, whatever that is.
+COARSE = ROUGH / 2
 #: How far the near form may lie from the exact value of an argument that is itself off by SHIFT, both relatively.
 NEAR, SHIFT = 2.0**-20, 2.0**-22
 
@@ -219,8 +224,9 @@ def _forms(plan: Plan, kernel: Kernel) -> dict[str, Form]:
                 continue
             form, decides = chosen[let.name]
             few = decides not in DTYPES or decides in FEW_DIGITS
-            rough = few and strained and form == "brief" and row.brief.rough is not None and let in code
-            made[let.name] = Form("rough" if rough else form, decides)
+            if few and strained and form == "brief" and let in code:
+                form = "rough" if row.brief.rough else "coarse" if row.brief.coarse and _is_a_term(let, program) else form
+            made[let.name] = Form(form, decides)
     uses = Counter(o.name for let in program.lets for o in let.expr.operands)
     uses.update(s.ref for s in program.stores)
     for let in program.lets:
@@ -290,6 +296,22 @@ def _product(let: Let, defs: Mapping[str, Let], uses: Mapping[str, int]) -> int 
         if term.expr.name == "mul" and not term.label and uses[o.name] == 1 and term.dtype is let.dtype and term.generic == let.generic:
             return k
     return None
+
+
+def _is_a_term(let: Let, program: Program, factor: Fraction | None = None) -> bool:
+    """Whether a let that is nowhere negative, or what it is times a literal, that `factor`, is used in sums alone whose other term is a
+    literal of at least half of the factor: an error of the let is then one of at most twice its size of the sum, relatively."""
+    users = [user for user in program.lets for o in user.expr.operands if o.name == let.name]
+
+    def is_term_of(user: Let) -> bool:
+        beside = [literal_of(program.by_name[o.name], program.by_name) for o in user.expr.operands if o.name != let.name]
+        if len(user.expr.operands) != 2 or len(beside) != 1 or beside[0] is None:
+            return False
+        if user.expr.name == "mul" and factor is None and beside[0] > 0:
+            return _is_a_term(user, program, beside[0])
+        return user.expr.name == "add" and 2 * beside[0] >= (factor or 1)
+
+    return bool(users) and not any(s.ref == let.name for s in program.stores) and all(map(is_term_of, users))
 
 
 def _is_tanh_slope(let: Let, defs: Mapping[str, Let], uses: Mapping[str, int]) -> bool:

@@ -62,7 +62,7 @@ ENDS = {"least": "-inf", "greatest": "inf"}
 Only = Mapping[str, str | Sequence[str]]
 
 #: The forms of operators (`Brief`), each nearer the exact value than those before it.
-NEARER = ("rough", "brief", "near")
+NEARER = ("coarse", "rough", "brief", "near")
 
 
 class Backend:

@@ -216,7 +216,8 @@ def summed(terms: Sequence[Text | None]) -> Text | None:
 def static_call(function: str, fused: str) -> str:
     """The name of a function for one dtype, of that which goes by a dtype."""
     form, _, op = function.partition("_")
-    return {"brief": f"fast_{op}", "rough": f"rougher_{op}", "near": f"nearer_{op}"}.get(form, fused if function == "fused" else function)
+    own = {"brief": "fast", "rough": "rougher", "coarse": "coarser", "near": "nearer"}.get(form)
+    return f"{own}_{op}" if own else fused if function == "fused" else function
 
 
 def refused(kernel: Kernel, why: str) -> KgenError:

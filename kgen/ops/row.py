@@ -39,18 +39,20 @@ class Spell:
 
 class Brief(NamedTuple):
     """The forms of an operator for results of 16 bits (see `precision.py`): `fast_<name>` of a target's functions, within 2^-16
-    of the value, where `rough` is given `rough_<name>`, within 2^-10.9, and for differences `near_<name>`, within 2^-20 of what a
-    slightly other argument gives; what each costs, as in `Op`.  Where `near` is not given, the brief form is that near.
+    of the value, where `rough` is given `rough_<name>`, within 2^-10.9, where `coarse` is (of what is not negative) `coarse_<name>`, within
+    2^-11.9 whatever the value, and for differences `near_<name>`, within 2^-20 of what a slightly other argument gives; what each costs,
+    as in `Op`.  Where `near` is not given, the brief form is that near.
     `about` is the value in words, of x (and y), where the name and its operands are none."""
 
     cost: tuple[builtins.int, builtins.int]
     rough: tuple[builtins.int, builtins.int] | None = None
     near: tuple[builtins.int, builtins.int] | None = None
+    coarse: tuple[builtins.int, builtins.int] | None = None
     about: str = ""
 
     def named(self, form: str) -> str:
         """The form whose function is taken for this one."""
-        return "brief" if form == "near" and self.near is None or form == "rough" and self.rough is None else form
+        return "brief" if form in ("near", "rough", "coarse") and getattr(self, form) is None else form
 
 
 class Notation(NamedTuple):
@@ -165,7 +167,7 @@ class Op:
         """What an element takes in one of its forms."""
         if not form or self.brief is None:
             return self.cost
-        return {"rough": self.brief.rough, "near": self.brief.near}.get(self.brief.named(form)) or self.brief.cost
+        return getattr(self.brief, self.brief.named(form), None) or self.brief.cost
 
     def reference(self, torch: Any) -> Callable[..., Any]:
         """The eager PyTorch function of the row, from the torch module."""

@@ -263,7 +263,7 @@ _ROWS = (
     Op("sigmoid", ("x",), "float", reference.sigmoid, ("dy * sigmoid_slope(x)",), "1/(1 + exp(-x))", (15, 2),
        cpp=Spell("sigmoid({0})", ulp=(3, 4)),
        cuda=Spell("sigmoid({0})", ulp=(4.5, 3.5)),
-       triton=Spell("sigmoid({0})", ulp=(4.5, 3.5)), brief=Brief((6, 2), about="1 / (1 + exp(-x))"),
+       triton=Spell("sigmoid({0})", ulp=(4.5, 3.5)), brief=Brief((6, 2), coarse=(2, 1), about="1 / (1 + exp(-x))"),
        host=numbers.sigmoid, sign=POSITIVE, errors=Errors(calm=ABOVE_0, steady=ALWAYS, slopes=intervals.smooth(lambda t, x, y: y * (1 - y), 0.0482))),
     Op("sigmoid_slope", ("x",), "float", reference.sigmoid_slope, ("-dy * y * tanh(x / 2)",), "exp(-x)/(1 + exp(-x))**2", (16, 2),
        cpp=Spell("sigmoid_slope({0})", ulp=(5, 5)),

@@ -26,8 +26,8 @@ exponentials, `fallen`, is moved through the products with weights to the sum; w
 no bound, since a term that ends small may have begun as large as its weight.  A sum of squares about a mean is made so only of rows that
 may not stay on the chip (`staying.py`); of others a second reading adds no error.
 
-An operator in its brief or rough form, or a slope (`precision.py`), has that form's bound, relative to its value; in its near form, a
-bound relative to its value and what that moves by where its argument is a little off.
+An operator in its brief or rough form, or a slope (`precision.py`), has that form's bound, relative to its value; in its coarse form an
+absolute one; in its near form, one relative to its value and what that moves by where its argument is a little off.
 
 Terms whose errors are correlated need no rule of their own: the sum of the errors bounds them too.
 """
@@ -46,7 +46,7 @@ from kgen.ir import exact
 from kgen.monoids import Drift, fallen
 from kgen.online import About, found
 from kgen.ops import CODES, OPS, REDUCTIONS, SCANS, Errors, Move, Op, Reduction, tree_depth
-from kgen.precision import BRIEF, NEAR, ROUGH, SHIFT, SPLIT
+from kgen.precision import BRIEF, COARSE, NEAR, ROUGH, SHIFT, SPLIT
 from kgen.runtime import unsigned
 from kgen.runtime.evaluate import Evaluator
 from kgen.runtime.joined import joined
@@ -318,8 +318,8 @@ class Analysis(Evaluator):
             zero_for_sure = zero_for_sure | ~torch.isfinite(torch.as_tensor(a).double())
         local = torch.where((x == 0) & (moved == 0) & zero_for_sure, 0.0, local)
         if (form := self.forms.get((v.op, v.span), self.forms.get((v.op, None)))) and format_ == "f32":
-            own = {"split": SPLIT, "slope": NEAR, "near": NEAR, "brief": BRIEF, "rough": ROUGH}[form]
-            local = torch.maximum(local, own * self.size_of(x, moved) + 2.0**-148)
+            own = {"split": SPLIT, "slope": NEAR, "near": NEAR, "brief": BRIEF, "rough": ROUGH, "coarse": COARSE}[form]
+            local = torch.maximum(local, own * (1 if form == "coarse" else self.size_of(x, moved)) + 2.0**-148)
             if form == "near":
                 local = local + self.shifted(v, x, args, entering, moved)
         return local

@@ -1,4 +1,4 @@
-"""The brief, rough and near forms of functions, and kgen's own f32 functions: their error, over a dense sample, with the machine's approximate
+"""The brief, coarse and near forms of functions, and kgen's own f32 functions: their error, over a dense sample, with the machine's approximate
 instructions taken as exact; what those add is at most 2^-21 (two units of f32 each, squared where a root is)."""
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from kgen.backends import backend  # noqa: E402
 from kgen.backends import text as pieces  # noqa: E402
 from kgen.backends.base import resource  # noqa: E402
 from kgen.ops import OPS  # noqa: E402
-from kgen.precision import BRIEF, NEAR, SHIFT  # noqa: E402
+from kgen.precision import BRIEF, COARSE, NEAR, SHIFT  # noqa: E402
 from tests.cuda.emulated import ASM, SHIM  # noqa: E402
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 MACHINE = 2.0**-21
+#: What its tanh adds, relatively (PTX ISA, tanh.approx.f32).
+MACHINE_TANH = 2.0**-10.987
 #: Factors of erfc's argument and of its value, which its forms have in their constants.
 FACTORS = ((-0.7071067811865476, 0.5), (3.7, -0.3), (-0.02, 0.0001), (50.0, 1.0), (0.3, -1.0))
 
@@ -30,7 +32,7 @@ def functions(tmp_path_factory):
     """Each function of one or two f32, as ctypes finds it: `brief_exp` for 16 bits, `sigmoid` as it stands."""
     folder = tmp_path_factory.mktemp("forms")
     named = [f"{form}_{name}" for name, row in OPS.items() if row.brief for form in ("brief", "near") if row.brief.named(form) == form]
-    own = ["sigmoid", "hyperbolic_tangent", "error_complement", "exp_below", "sigmoid_slope", "tanh_slope<short>", "logarithm", "logarithm_1p"]
+    own = ["sigmoid", "hyperbolic_tangent", "error_complement", "exp_below", "sigmoid_slope", "tanh_slope<short>", "logarithm", "logarithm_1p", "coarser_sigmoid"]
     sources = pieces.functions(resource("templates") / "cuda", [*named, *(name.partition("<")[0] for name in own)], backend("cuda").columns())
     text = "\n".join(sources.values())
     for pattern, made in ASM:
@@ -104,6 +106,14 @@ def test_the_slope_of_tanh_stays_within_its_bound_and_has_its_denormals(function
     assert ((functions("tanh_slope", x).double() - want).abs() <= (NEAR - MACHINE) * want + moved + 2.0**-148).all()
     ends = functions("tanh_slope", torch.tensor([torch.inf, -torch.inf, torch.nan, 1e38, -0.0]))
     assert torch.equal(ends.nan_to_num(7), torch.tensor([0.0, 0, 7, 0, 1]))
+
+
+def test_the_coarse_sigmoid_stays_within_its_bound_whatever_its_value(functions):
+    x = sample(-110, 110)
+    moved = torch.tanh(x.double() / 2).abs() / 2 * MACHINE_TANH
+    assert ((functions("coarser_sigmoid", x).double() - torch.sigmoid(x.double())).abs() + moved <= COARSE).all()
+    ends = functions("coarser_sigmoid", torch.tensor([torch.inf, -torch.inf, torch.nan, -0.0]))
+    assert torch.equal(ends.nan_to_num(7), torch.tensor([1.0, 0, 7, 0.5]))
 
 
 def test_every_form_has_its_test():

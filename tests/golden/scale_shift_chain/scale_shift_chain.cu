@@ -26,7 +26,7 @@ __device__ inline F scale_shift_chain_element(F x, F s1, F b1, F s2, F b2) {
     // c = r * s2 + b2
     const F c = fused<T>(r_, s2, b2);
     // s = sigmoid(c)
-    const F s = brief_sigmoid<T>(c);
+    const F s = coarse_sigmoid<T>(c);
     // d = s * 2 + 1
     const F d = fused<T>(s, F(2), F(1));
     // y = tanh(d)

@@ -53,52 +53,15 @@ def relu(x):
 
 
 @triton.jit
-def power_of_two(x):
-    """2^x by the hardware; below 2^-126 it is 0."""
-    return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1) if ASSEMBLY else tl.exp2(x)
-
-
-@triton.jit
-def fast_exp(x):
-    """exp(x) as the square of 2^(x log2(e) / 2), which has denormals."""
-    root = power_of_two(x * 0.72134752)
-    return root * root
-
-
-@triton.jit
 def inverse(x):
     """1 / x by the hardware; 0 above 2^126."""
     return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1) if ASSEMBLY else 1.0 / x
 
 
 @triton.jit
-def fast_sigmoid(x):
-    """1 / (1 + exp(-x)) from exp(-|x|), so that small ones keep their digits."""
-    e = fast_exp(tl.abs(x) * -1.0)
-    r = inverse(1.0 + e)
-    return tl.where(x < 0.0, e * r, r)
-
-
-@triton.jit
-def sigmoid(x):
-    """1 / (1 + exp(-x)), of full relative accuracy for negative x too."""
-    e = libdevice.exp(tl.abs(x) * -1.0)
-    d = 1.0 + e
-    if x.dtype == tl.float32:  # d lies between 1 and 2: one step of Newton's makes its inverse good to half a unit
-        r = inverse(d)
-        r = tl.fma(r, tl.fma(d * -1.0, r, 1.0), r)
-        return tl.where(x < 0.0, e, 1.0) * r
-    else:
-        return tl.where(x < 0.0, e, 1.0) / d
-
-
-@triton.jit
-def brief_sigmoid(x, T: tl.constexpr):
-    """1 / (1 + exp(-x)); for results T of 16 bits the fast form."""
-    if T.primitive_bitwidth == 16:
-        return fast_sigmoid(x)
-    else:
-        return sigmoid(x)
+def power_of_two(x):
+    """2^x by the hardware; below 2^-126 it is 0."""
+    return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1) if ASSEMBLY else tl.exp2(x)
 
 
 @triton.jit
@@ -127,6 +90,61 @@ def rougher_tanh(x):
         return tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
     else:
         return fast_tanh(x)
+
+
+@triton.jit
+def fast_exp(x):
+    """exp(x) as the square of 2^(x log2(e) / 2), which has denormals."""
+    root = power_of_two(x * 0.72134752)
+    return root * root
+
+
+@triton.jit
+def fast_sigmoid(x):
+    """1 / (1 + exp(-x)) from exp(-|x|), so that small ones keep their digits."""
+    e = fast_exp(tl.abs(x) * -1.0)
+    r = inverse(1.0 + e)
+    return tl.where(x < 0.0, e * r, r)
+
+
+@triton.jit
+def coarser_sigmoid(x):
+    """1 / (1 + exp(-x)) by the hardware's tanh, 2^-11.9 off: small ones lose their digits."""
+    if ASSEMBLY:
+        return tl.fma(rougher_tanh(0.5 * x), 0.5, 0.5)
+    else:
+        return fast_sigmoid(x)
+
+
+@triton.jit
+def sigmoid(x):
+    """1 / (1 + exp(-x)), of full relative accuracy for negative x too."""
+    e = libdevice.exp(tl.abs(x) * -1.0)
+    d = 1.0 + e
+    if x.dtype == tl.float32:  # d lies between 1 and 2: one step of Newton's makes its inverse good to half a unit
+        r = inverse(d)
+        r = tl.fma(r, tl.fma(d * -1.0, r, 1.0), r)
+        return tl.where(x < 0.0, e, 1.0) * r
+    else:
+        return tl.where(x < 0.0, e, 1.0) / d
+
+
+@triton.jit
+def brief_sigmoid(x, T: tl.constexpr):
+    """1 / (1 + exp(-x)); for results T of 16 bits the fast form."""
+    if T.primitive_bitwidth == 16:
+        return fast_sigmoid(x)
+    else:
+        return sigmoid(x)
+
+
+@triton.jit
+def coarse_sigmoid(x, T: tl.constexpr):
+    """1 / (1 + exp(-x)); for results T in bf16 the fast form, as a term beside one that is not small."""
+    if T == tl.bfloat16:
+        return coarser_sigmoid(x)
+    else:
+        return brief_sigmoid(x, T)
 
 
 @triton.jit
@@ -223,7 +241,7 @@ def scale_shift_chain_element(x, s1, b1, s2, b2, T: tl.constexpr, F: tl.constexp
     # c = r * s2 + b2
     c = fused(r, s2, b2, T)
     # s = sigmoid(c)
-    s = brief_sigmoid(c, T)
+    s = coarse_sigmoid(c, T)
     # d = s * 2 + 1
     d = fused(s, tl.full([], 2.0, F), tl.full([], 1.0, F), T)
     # y = tanh(d)
