@@ -90,6 +90,7 @@ class Backend:
     rides = Rides.NONE  # of which rows sums about a peak are made with it
     merges = False  # whether sums over rows are made while these are gone through
     taps = False  # whether a map reads neighbours as vectors
+    picks = False  # whether a sum of which one element is the only term reads that alone (`kgen.backends.picks`)
 
     #: Whose column of the table of operators this target reads, and what it spells otherwise: by operator.
     spelled_as = ""

@@ -16,6 +16,7 @@ from kgen.backends import drawn
 from kgen.backends.factors import Factors, factors
 from kgen.backends.gathers import whole
 from kgen.backends.names import Names, width
+from kgen.backends.picks import position
 from kgen.backends.remade import remade, without
 from kgen.backends.remembered import remembered
 from kgen.backends.text import Call, Text, fill, joined, named, source
@@ -512,11 +513,11 @@ class RowNames:
         peak = self.rows[let.expr.operands[1].name].name if row.about else ""
         at = text[rest[0].name] if row.placed else NOTHING
         weights = tuple(text[w.name] for w in rest) if row.about or is_scan(let) else ()
-        only, share = body.selected(value)
+        only, share, one = body.selected(value)
         factors = tuple(text[o.name].fit(CALL) for o in share.expr.operands) if share.name in body.summed else ()
         return Accumulator(name, let.expr.name, own, let.tensor_dtype, text[value.name], of, value.tensor_dtype, at, peak, weights, factors,
                            EXCLUSIVE in let.expr.attrs[1:], row.name == "max" and self.is_magnitude(value), self.when(let), only,
-                           text[share.name])  # fmt: skip
+                           text[share.name], one)  # fmt: skip
 
     def is_magnitude(self, value: Let) -> bool:
         """Whether a value is the magnitude of an operand along the row, or of what takes the place of one."""
@@ -554,28 +555,30 @@ class _RowBody(Body):
         sums = [let for let in self.reductions if MONOIDS.get(let.expr.name) is MONOIDS["sum"] and let.tensor_dtype.is_float]
         values = [self.defs[elements(let.expr)[0].name] for let in sums]
         columns = {elements(let.expr)[0].name for let in self.owner.p.columns}
-        self.chosen = {value.name: k for value in values if value.name in columns and (k := self.share_of(value))}
+        self.chosen = {value.name: k for value in values if (value.name in columns or self.picked(value)) and (k := self.share_of(value))}
         values = [self.defs[v.expr.operands[self.chosen[v.name]].name] if v.name in self.chosen else v for v in values]
         self.summed = frozenset(value.name for value in values if self.multiplies(value))
         return super().products(lets) | self.summed
 
     def share_of(self, value: Let) -> int:
-        """Which operand of a selection that one sum over rows takes is its share, where the other one is 0, which leaves such sums as they
-        are (they begin with +0); 0 of other values."""
+        """Which operand of a selection that one sum takes is its share, where the other is 0 (sums begin with +0); 0 of other values."""
         if value.expr.name != "where" or value.label or value.name not in self.singles or value.name in self.forced:
             return 0
         zero = [literal_of(self.defs[o.name], self.defs) == 0 for o in value.expr.operands[1:]]
         return 2 if zero == [True, False] else 1 if zero == [False, True] else 0
 
-    def selected(self, value: Let) -> tuple[Text, Let]:
-        """Under which condition a sum takes an element at all, and what it then takes."""
+    def picked(self, value: Let) -> Let | None:
+        """The one position at which a selection is not 0, where the target reads what a sum takes of it alone."""
+        return position(value, k, self.owner.p.inner, self.defs) if self.backend.picks and (k := self.share_of(value)) else None
+
+    def selected(self, value: Let) -> tuple[Text, Let, Text]:
+        """Under which condition a sum takes an element at all, what it then takes, and the one position at which that can hold."""
         k = self.chosen.get(value.name, 0)
         if not k:
-            return NOTHING, value
-        condition = self.text[value.expr.operands[0].name]
-        if k == 2:
-            condition = fill(self.backend.spell(OPS["not"]), "bool", [condition], {})
-        return condition, self.defs[value.expr.operands[k].name]
+            return NOTHING, value, NOTHING
+        condition, at = self.text[value.expr.operands[0].name], self.picked(value)
+        condition = fill(self.backend.spell(OPS["not"]), "bool", [condition], {}) if k == 2 else condition
+        return condition, self.defs[value.expr.operands[k].name], self.text[at.name] if at else NOTHING
 
     def divisor(self, let: Let, y: Let, digits: str, split: bool = False) -> Text:
         """A name for what follows from a row's value, once for all elements divided by it; a row's quotient divides itself."""

@@ -124,7 +124,7 @@ class Cuda(CFamily):
     members = frozenset("add follow merge_peaks rescale merge_sums".split())  # of a reading's result
     number_types = {"float": "double", "int": "i64", "bool": "bool"}
     rides = Rides.EVERY
-    merges = taps = shares = draws = makes = True
+    merges = taps = shares = draws = makes = picks = True
     pairs = {name: f"{name}_pair" for name in PAIRS}
     infinity, not_a_number = "infinity()", "not_a_number()"
 

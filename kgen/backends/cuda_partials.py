@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from kgen.backends.base import Backend
 from kgen.backends.text import Text, named, put
-from kgen.backends.units import Accumulator, Code, Given, Statement
+from kgen.backends.units import NOTHING, Accumulator, Code, Given, Statement
 from kgen.monoids import MONOIDS, Field
 from kgen.ops import UNARY
 
@@ -22,8 +22,9 @@ READINGS = ("First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "
 class Partial:
     """An accumulator's fields in CUDA's spelling; `top` is the name of the peak that it is brought to ("": that of the partial `top`)."""
 
-    def __init__(self, backend: Backend, a: Accumulator, top: str = ""):
-        self.backend, self.a, self.row, self.top = backend, a, MONOIDS[a.kind], top
+    def __init__(self, backend: Backend, a: Accumulator, top: str = "", apart: bool = False):
+        """`apart`: what elements add to it comes from elsewhere (`picking`)."""
+        self.backend, self.a, self.row, self.top, self.apart = backend, a, MONOIDS[a.kind], top, apart
 
     def named(self, f: Field) -> str:
         return f"{self.a.name}_{f.name}" if f.name else self.a.name
@@ -45,6 +46,8 @@ class Partial:
 
     def given(self) -> list[str]:
         """What one element gives for the early fields."""
+        if self.apart:
+            return [f"{self.a.type}({'-0.0' if self.a.dtype.is_float else '0'})"]  # what changes no sum
         made = [(f, self.filled(f.share)) for f in self.fields(True)]
         return [f"typename Walk::Place({x})" if f.identity == "last" else x for f, x in made]
 
@@ -145,14 +148,25 @@ def struct(r: int) -> str:
     return READINGS[r] if r < len(READINGS) else f"Reading{r + 1}"
 
 
+def picked(c: Code) -> tuple[Accumulator, ...]:
+    """The sums of a reading of which the element at one position is the only term, which is read apart: where others need all elements, and
+    a reading reads nothing but operands and positions."""
+    at = next((a.at for a in c.accumulators if a.at), None)
+    found = tuple(a for a in c.accumulators if a.at and a.at == at)
+    others = c.search or c.makes or c.near or c.words or c.drawn or c.outputs
+    return () if others or len(found) == len(c.accumulators) else found
+
+
 def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bool = False, piece: bool = False,
-            stores: Sequence[tuple[str, str, str]] = (), by: Sequence[str] = ()) -> list[str]:  # fmt: skip
+            stores: Sequence[tuple[str, str, str]] = (), by: Sequence[str] = (), picks: bool = False) -> list[str]:  # fmt: skip
     """Reading number `r`: the struct of its partial, the call that walks the row, and those of the row's values that are read `later`;
     `rounds` where rows follow one another, `piece` where it is one of a piece of the row.  `stores` is what it stores on the way: each
-    result's parameter, its operand, and the line that sets it; `by` are the divisors that it may have plain ones for."""
+    result's parameter, its operand, and the line that sets it; `by` are the divisors that it may have plain ones for; `picks`: whether one
+    element of a row may be read apart (`picked`)."""
     kind = struct(r)
     value = kind.lower()
-    every = [Partial(backend, a) for a in c.accumulators]
+    apart = picked(c) if picks else ()
+    every = [Partial(backend, a, apart=a in apart) for a in c.accumulators]
     every.sort(key=lambda m: bool(m.row.about))  # those about a peak stand last, and are left out of what an element gives
     peaked = [m for m in every if m.row.about]
     params, operands = taken(c)
@@ -177,13 +191,25 @@ def reading(backend: Backend, c: Code, r: int, later: frozenset[str], rounds: bo
     walks = [f"{walk}.template {call}<{number}{kind}>([&]({', '.join(params)}) {{"]
     walks += [f"    {line}" for line in (*backend.printed(c.lines), *(line for _, _, line in stores))]
     if adds:
-        walks += [f"    {line}" for line in contributed(backend, "part", c.accumulators)]
+        walks += [f"    {line}" for line in contributed(backend, "part", [a for a in c.accumulators if a not in apart])]
     else:
         walks.append(f"    return {kind}{{{', '.join(x for m in every for x in m.given())}}};")
-    walks += about(backend, c, kind, params, peaked) if peaked else ["}"]
+    first, *tail = about(backend, c, kind, params, peaked) if peaked else ["}"]
+    if apart:
+        walks, first = picking(backend, c, walks, [f"{kind}& part", *taken(c)[0]], apart), f"}}){first[1:]}"
+    walks += [first, *tail]
     walks[-1] += f"{''.join(f', {o}' for o in operands)});"
     head, *rest = plainly(by, walks)
     return [*made, f"const {kind} {value} = {head}", *rest, *ending(c, r, value, later, piece)]
+
+
+def picking(backend: Backend, c: Code, call: list[str], params: list[str], apart: Sequence[Accumulator]) -> list[str]:
+    """The lines of a reading's call up to its first function, and of what the element adds that some sums take alone, behind it."""
+    begin, function = call[0].split("[&]", 1)
+    lines = backend.printed(replace(s, note="") for s in c.lines)
+    lines += contributed(backend, "part", [replace(a, only=NOTHING, value=a.share) for a in apart])
+    second = f"}}, [&]({', '.join(params)}) {{"
+    return [f"{begin}picking({apart[0].at}, [&]{function}", *call[1:], second, *(f"    {line}" for line in lines)]
 
 
 def plainly(divisors: Sequence[str], call: list[str]) -> list[str]:
@@ -237,8 +263,9 @@ def ending(c: Code, r: int, value: str, later: frozenset[str], piece: bool = Fal
 def raw_peak(c: Code, every: list[Partial]) -> int | None:
     """Which operand of a reading its one peak is the greatest element of, as it lies in memory; None where the peak is of what is computed
     from elements."""
-    early = [m for m in every if not m.row.about]
-    if len(early) != 1 or early[0].a.kind != "max" or c.indices:
+    early = [m for m in every if not m.row.about and not m.apart]
+    asked = frozenset[str]().union(*(s.uses for s in c.lines), *(x.uses for m in every if not m.apart for x in (m.a.value, *m.a.weights)))
+    if len(early) != 1 or early[0].a.kind != "max" or any(t.name in asked for t in c.indices):
         return None
     a = early[0].a
     inputs = [t for t in c.inputs if t.name not in c.within]

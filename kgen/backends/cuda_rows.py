@@ -327,7 +327,8 @@ class RowPrinter:
                 if c.accumulators:
                     stores = [(f"{o.type}& {o.name}_element", f"{o.name}_out_row", f"{o.name}_element = {stored(o)};") for o in c.outputs]
                     reads = self.results(c)
-                    reads += partials.reading(self.backend, c, reading, later, bool(self.unit.columns), stores=stores, by=by)
+                    picks = not (self.unit.columns or self.persists or self.abreast or self.unit.aside)
+                    reads += partials.reading(self.backend, c, reading, later, bool(self.unit.columns), stores=stores, by=by, picks=picks)
                 else:
                     reads = self.storing(c, by=by)
                 last = k + 1 == len(codes) and not pieces and not c.accumulators

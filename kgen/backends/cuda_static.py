@@ -44,7 +44,7 @@ class StaticCuda(Cuda):
     """CUDA C++ without template arguments: functions by the names that they have for the dtype."""
 
     rides = Rides.NONE
-    taps = draws = makes = False
+    taps = draws = makes = picks = False
     pairs = {}
 
     def of_whole(self, x: Text, given: DType, target: DType, type_name: str, inside: bool) -> Text:

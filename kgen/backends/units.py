@@ -226,6 +226,7 @@ class Accumulator:
     when: Text = NOTHING  # where it is not read in every call: the number that says whether
     only: Text = NOTHING  # of a sum over rows: the condition under which an element adds to it, if there is one
     share: Text = NOTHING  # and what it adds then
+    at: Text = NOTHING  # and the one position along a row at which that can hold, if there is one (`kgen.backends.picks`)
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ struct Rounds<Walk<THREADS, BLOCKS, TEAM, ACROSS, VECTORS, VEC, EDGES, WIDE, MAI
                 for (int k = 0; k < VEC; k++) f(few, in.one(v, k)...);
             }, in...);
             part.add(few);
-        }, [](Part&, int) {});
+        }, [](Part&, int) {}, [](Part&) {});
     }
 
     // The last reading: `f`, which stores.

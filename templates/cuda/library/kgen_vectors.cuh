@@ -71,6 +71,29 @@ template <typename A, typename B> struct Either {
     const B& b;
 };
 template <typename A, typename B> __device__ Either<A, B> either(bool first, const A& a, const B& b) { return {first, a, b}; }
+// A reading's function, and beside it what the element at one place, which others are not asked for, adds to a part.
+template <typename F, typename Add> struct Picking {
+    i64 place;
+    const F& of;
+    const Add& add;
+    template <typename... X> __device__ auto operator()(X&&... x) const { return of(x...); }
+};
+template <typename F, typename Add> __device__ Picking<F, Add> picking(i64 place, const F& of, const Add& add) { return {place, of, add}; }
+// What adds that to a row's part: the row's first thread, which asks for the element here, before it waits for its others.
+template <typename Part, typename Add, typename... X> __device__ auto adding_of(bool mine, const Add& add, X... x) {
+    return [=, &add](Part& part) { if (mine) add(part, x...); };
+}
+template <typename Part, typename Walk, typename F, typename... In> __device__ auto picked(const Walk&, const F&, const In&...) { return [](Part&) {}; }
+template <typename Walk, typename In> __device__ auto one_or_none(const Walk& walk, const In& in, bool mine, typename Walk::Place place) {
+    auto x = decltype(in.one_at(walk, place))();
+    if (mine) x = in.one_at(walk, place);
+    return x;
+}
+template <typename Part, typename Walk, typename F, typename Add, typename... In>
+__device__ auto picked(const Walk& walk, const Picking<F, Add>& f, const In&... in) {
+    const bool mine = walk.lane == 0 && walk.segment == 0 && u64(f.place) < u64(walk.rows.n);
+    return adding_of<Part>(mine, f.add, one_or_none(walk, in, mine, f.place)...);
+}
 // One that adds to a part what an element gives, rounded with it.
 template <typename F> struct Adding { const F& add; };
 template <typename F> __device__ Adding<F> adding(const F& add) { return {add}; }

@@ -297,7 +297,8 @@ struct Walk : Partials {
         }
         __device__ void take(const Walk&, int, int) {}
         __device__ Spot one(int v, int k) const { return {from[v], Index(k * step)}; }
-        __device__ Spot one_loose(const Walk& walk, int j) const { return {walk.at_row[O] + walk.offset(O, walk.loose(j)), 0}; }
+        __device__ Spot one_loose(const Walk& walk, int j) const { return one_at(walk, walk.loose(j)); }
+        __device__ Spot one_at(const Walk& walk, Index i) const { return {walk.at_row[O] + walk.offset(O, i), 0}; }
         __device__ void put(const Walk&, const Chunk&, int) {}
         __device__ void put_loose(const Walk&, int) {}
     };
@@ -389,7 +390,7 @@ struct Walk : Partials {
                 few.add(some(c, joined<VEC, Part>(v, f, [](Part& a, const Part& b) { follow(a, b, 0); }, in...)));
             }, in...);
             part.add(few);
-        }, [&](Part& part, int j) { part.add(f(in.one_loose(*this, j)...)), (in.put_loose(*this, j), ...); });
+        }, [&](Part& part, int j) { part.add(f(in.one_loose(*this, j)...)), (in.put_loose(*this, j), ...); }, picked<Part>(*this, f, in...));
     }
     // The same of sums of products, each rounded with its sum: f adds an element's share to a part, those of four neighbours one by one.
     template <int R, typename Part, typename F, typename... In> __device__ Part products(F f, In&... in) {
@@ -403,14 +404,14 @@ struct Walk : Partials {
                 few.add(some(c, tree(parts, [](Part& a, const Part& b) { a.add(b); })));
             }, in...);
             part.add(few);
-        }, [&](Part& part, int j) { f(part, in.one_loose(*this, j)...), (in.put_loose(*this, j), ...); });
+        }, [&](Part& part, int j) { f(part, in.one_loose(*this, j)...), (in.put_loose(*this, j), ...); }, picked<Part>(*this, f, in...));
     }
     // The same of a reading whose one result is the greatest magnitude of one operand.
     template <int R, typename Part, typename In> __device__ Part magnitude(In& in) {
         constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             read<GROUP>(base, end, full, [&](const Chunk& c, int v) { part.add(some(c, Part{magnitude_of(in.values(v))})); }, in);
-        }, [&](Part& part, int j) { part.add(Part{fabs(compute<decltype(in.one_loose(*this, j))>(in.one_loose(*this, j)))}); });
+        }, [&](Part& part, int j) { part.add(Part{fabs(compute<decltype(in.one_loose(*this, j))>(in.one_loose(*this, j)))}); }, [](Part&) {});
     }
     // Whether a peak is the greatest of what lies in memory, and not of few elements that stay taken apart; that of a vector.
     template <typename Part> __device__ static constexpr auto lies(int) -> decltype(Part::PEAK, true) { return !TOGETHER && (KEEP != 1 || VECTORS * VEC > 16); }
@@ -478,10 +479,10 @@ struct Walk : Partials {
             top.merge_peaks(f(in.one_loose(*this, j)...));
             part.rescale(top);
             part.merge_sums(share(top, about, in.one_loose(*this, j)...));
-        });
+        }, picked<Part>(*this, f, in...));
     }
-    // What `add` makes of VECTORS vectors a thread, from a first one up to an end, and `add_loose` of single elements, for the whole row.
-    template <int R, typename Part, typename Add, typename AddLoose> __device__ Part combine(Add add, AddLoose add_loose) {
+    // What `add` makes of VECTORS vectors a thread, from a first one up to an end, `add_loose` of single elements and `pick` of one, for the whole row.
+    template <int R, typename Part, typename Add, typename AddLoose, typename Pick> __device__ Part combine(Add add, AddLoose add_loose, Pick pick) {
         if constexpr (KEEP == 2) asm volatile("cp.async.wait_all;" ::: "memory");
         const auto segment_part = [&](Index s) {
             Part part;
@@ -493,10 +494,9 @@ struct Walk : Partials {
                 base += size * VECTORS;
             } while (SEGMENTS && base < end);
             if (s == 0) {
+                pick(part);
                 #pragma unroll
-                for (int j = 0; j < LOOSE; j++) {
-                    if (has_loose(j)) add_loose(part, j);
-                }
+                for (int j = 0; j < LOOSE; j++) if (has_loose(j)) add_loose(part, j);
             }
             return CLUSTER ? part : team(part);
         };
