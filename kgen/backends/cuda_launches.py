@@ -120,12 +120,13 @@ def table() -> str:
     """The text of kgen_launches.cuh."""
     names = (
         "MAX_SHARED", "FEW_ROWS", "FEW_LONG_ROWS", "LONG_ROW", "FEW_WORDS", "SECTOR", "SHORT", "SEGMENT", "LONGEST_SEGMENT",
-        "SEGMENT_APART", "MANY_SEGMENTS", "MOST_READINGS", "CROWDED", "CLEARING", "MOST_ABREAST",
+        "SEGMENT_APART", "MANY_SEGMENTS", "MANY_PARTS", "MOST_READINGS", "CROWDED", "CLEARING", "MOST_ABREAST",
     )  # fmt: skip
     numbers = {n: getattr(launches, n) for n in names} | {"MAX_STATIC": MAX_STATIC, "BARRIERS": BARRIERS, "SEARCHING": SEARCHING}
     lines = [HEAD, f"constexpr i64 ANY = {launches.ANY};"]
     lines += [f"[[maybe_unused]] constexpr int {name} = {value};" for name, value in numbers.items()]
-    lines.append(f"[[maybe_unused]] constexpr int STORING[] = {{{', '.join(map(str, launches.STORING))}}};")
+    for name in ("STORING", "COMBINING"):
+        lines.append(f"[[maybe_unused]] constexpr int {name}[] = {{{', '.join(map(str, getattr(launches, name)))}}};")
     lines.append(RULE)
     ladders = []
     for arch, kinds in launches.SHIPPED.items():

@@ -28,6 +28,8 @@ LATER, CLEARING = 192, 264
 FEW_ROWS, FEW_LONG_ROWS, LONG_ROW = 528, 4224, 64
 #: Who stores what follows from a row that blocks shared: blocks of so many threads, each with so many vectors, so many on a multiprocessor.
 STORING = (128, 4, 8)
+#: Who combines the segments of rows that lie side by side, from so many of them on: blocks of so many threads, so many for a row.
+COMBINING, MANY_PARTS = (128, 32), 64
 #: Where neighbouring elements lie further apart than this, in bytes, neighbouring threads take neighbouring rows.
 SECTOR = 32
 #: Vectors of a row up to which the threads of a warp have one at most, where no step of a ladder is for so short ones.

@@ -96,8 +96,10 @@ class RowPlan:
     @property
     def launches(self) -> tuple[tuple[Walk, int, int, int, int], ...]:
         """Each launch's way of walking, its grid, the threads of a block, its shared memory and the blocks of a cluster."""
-        cluster = self.segments if self.steps[0][0].cluster and self.steps[0][0].step == -1 else 1
-        return tuple((walk, grid, min(self.threads, walk.threads), self.shared, cluster) for walk, grid in self.steps)
+        first = self.steps[0][0]
+        cluster = self.segments if first.cluster and first.step == -1 else 1
+        threads = (min(self.threads, walk.threads) if walk.across == first.across else walk.threads for walk, _ in self.steps)
+        return tuple((walk, grid, own, self.shared, cluster) for (walk, grid), own in zip(self.steps, threads, strict=True))
 
     def layout(self, gathers: Sequence[tuple[int, int]]) -> ctypes.Structure:
         """The kernel's layout argument; see `layout`."""
@@ -262,7 +264,11 @@ def plan(
         steps = [(own, groups_abreast)]
         if team.span:
             pieces_of_row = -(-chunks // (team.team * team.vectors))
-            steps = [(own._replace(step=0), groups_abreast * segments), (walk._replace(step=1), groups)]
+            threads, width = launches.COMBINING
+            combining = walk._replace(step=1), groups
+            if segments >= launches.MANY_PARTS:
+                combining = walk._replace(threads=threads, team=width, across=False, step=1), -(-rows // (threads // width))
+            steps = [(own._replace(step=0), groups_abreast * segments), combining]
             steps += [(own._replace(step=2), groups_abreast * pieces_of_row)] * stores
             work = 4 * words * rows * (segments + long)
     elif segments > 1 and groups < (FEW_ROWS if chunks < LONG_ROW * least else FEW_LONG_ROWS) and reductions and splits:

@@ -76,13 +76,18 @@ def verify_rows(
         return _verify_memory(plan, walk, operands, hold)
     if walk.abreast:
         beside, first = -(-plan.rows // walk.abreast // (threads // team)), walk._replace(step=-1, abreast=0, wide=0)
-        grids = [beside * plan.segments, -(-plan.rows // (threads // team)), beside * -(-chunks // (team * walk.vectors))]
+        second = plan.steps[1][0] if len(plan.steps) > 1 else walk
+        teams = threads // team if second.across else second.threads // second.team
+        grids = [beside * plan.segments, -(-plan.rows // teams), beside * -(-chunks // (team * walk.vectors))]
         hold(reductions == 1 and walk.across and walk.segments == (walk.keep == 0), "rows abreast have one reading that reduces")
         hold(splits or walk.keep == 1, "a row is split where no launch reads what one before it wrote")
         apart = [(0, walk.abreast, grids[0]), (1, 0, grids[1]), (2, walk.abreast, grids[2])]
         launches = [(-1, walk.abreast, beside)] if walk.keep else apart[: 2 + stores]
         hold([(w.step, w.abreast, n) for w, n in plan.steps] == launches, "rows abreast have a launch for a reading, and one between")
-        hold(all(w._replace(step=-1, abreast=0, wide=0) == first for w, _ in plan.steps), "the launches of rows abreast walk alike")
+        hold(second.across or second.team == 32, "segments are combined by as many threads as have them, or by a warp")
+        combining = first._replace(threads=second.threads, team=second.team, across=second.across)
+        own = [w._replace(step=-1, abreast=0, wide=0) == (combining if w.step == 1 else first) for w, _ in plan.steps]
+        hold(all(own), "the launches of rows abreast walk alike")
         hold(plan.row_sizes[-1] % walk.abreast == 0, "a thread has as many rows as others")
         for k in (k for k in range(len(operands)) if walk.wide >> k & 1):
             begins = (*plan.strides[k], *plan.row_strides[k][:-1], operands[k].address // operands[k].itemsize)

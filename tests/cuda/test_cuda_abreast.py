@@ -133,6 +133,24 @@ def test_a_column_has_the_same_bits_alone_and_among_any_number(text: str, dtype:
                 assert torch.equal(value, whole[name][..., one]), (m, one, name)
 
 
+@pytest.mark.parametrize("text", [NORM, SOFTMAX], ids=["norm", "softmax"])
+def test_many_segments_are_combined_by_warps(text: str, tmp_path, monkeypatch) -> None:
+    """In segments of few elements, which are so many that a thread asks for some twice; to the same bits among others and alone."""
+    torch.manual_seed(4)
+    monkeypatch.setattr(launches, "SEGMENT_APART", 16)
+    rows.cached.cache_clear()
+    call, checked = given(text, (9000, 12))[0], kgen.loads(text).kernel
+    calls = [call, tuple(t[..., 5:6] if t.shape[-1] == 12 else t for t in call)]
+    kernel = Emulated(text, tmp_path, *calls)
+    rows.cached.cache_clear()
+    assert any("<128, 6, 32, false, " in e and ", true, 0, false, 1, " in e for e in kernel.expressions), kernel.expressions
+    made, alone = kernel(*call), kernel(*calls[1])
+    names = [p.name for p in checked.params if p.is_tensor]
+    for r, want in zip(checked.results, Analysis(checked, dict(zip(names, call, strict=True)), "cuda").results(), strict=True):
+        assert bool((made[r.name].double() - want.exact).abs().le(want.bound).all()), r.name
+        assert torch.equal(made[r.name][..., 5:6], alone[r.name]), r.name
+
+
 def test_what_is_stored_two_by_two_goes_row_by_row(tmp_path) -> None:
     """Codes of 8 bits of two neighbours along a row, which one instruction makes."""
     text = "q8(x: T[M, N]) -> (q: f8e4m3[M, N], s: f32[N])\n\ns = max[M](abs(x)) / 448\nq = f8e4m3[saturate](x / s)\n"

@@ -278,6 +278,9 @@ template <int STEPS> struct Kernels {
                 add_step(found, step);
             }
         }
+        if (stays) return;
+        b.threads = COMBINING[0], b.team = COMBINING[1], b.across = false;
+        add_step(b, 1);
     }
     // Whether a device of an architecture has what a rule's teams ask for, whatever the row.
     constexpr bool fits(const Rule& r, int arch, int held, bool across) const {

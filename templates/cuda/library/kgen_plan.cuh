@@ -180,6 +180,7 @@ template <int K> struct RowPlan : RowDims<K> {
     Launch launch(int k) const {
         if (cached > 0 && k == 0) return {first.kernel + 1, cleared < CLEARING ? cleared : CLEARING, first.threads, 1, first.shared};
         if (cached > 0) return {first.kernel, cached, first.threads, 1, first.shared};
+        if (abreast > 0 && k == 1 && segments >= MANY_PARTS) return {combining(), up(row.count, COMBINING[0] / COMBINING[1]), COMBINING[0]};
         if (abreast > 0 && launches > 1) return {stepping(k), k % 2 ? up(row.count, first.threads / kernels[first.kernel].team) : groups * (k > 0 ? stored : segments), first.threads};
         if (stored > 0 && k == launches - 1) return {storing(), stored, STORING[0]};
         return launches == 1 ? first : Launch{stepping(k), k % 2 ? groups : groups * segments, first.threads};
@@ -270,6 +271,13 @@ template <int K> struct RowPlan : RowDims<K> {
         int k = 0;
         const auto fits = [&](const Built& a) { return a.team == STORING[0] && a.vectors == STORING[1] && a.segments && !a.cluster && !a.across; };
         while (!fits(kernels[k]) || kernels[k].general != general || kernels[k].vec != vec || kernels[k].step != launches - 1) k++;
+        return k;
+    }
+    // The kernel that combines the segments of rows that lie side by side, where these are many.
+    int combining() const {
+        int k = 0;
+        const auto fits = [](const Built& a) { return a.threads == COMBINING[0] && a.team == COMBINING[1] && a.segments && !a.cluster && !a.across; };
+        while (!fits(kernels[k]) || kernels[k].general != general || kernels[k].vec != vec || kernels[k].step != 1) k++;
         return k;
     }
     // The kernel of a step of rows that blocks share: others may have come before it that are the same for another team.

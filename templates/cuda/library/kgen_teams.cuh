@@ -41,6 +41,38 @@ template <int TEAM, bool ACROSS, typename Walk, typename Part> __device__ inline
     }
 }
 
+// What a thread adds up of many parts: sixteen of them, sixteen of those, and the rest.
+template <typename Part> struct Sixteens {
+    Part few, many, all;
+    unsigned count = 0;
+
+    __device__ void add(const Part& part) {
+        few.add(part);
+        if (++count % 16 != 0) return;
+        many.add(few);
+        few = Part();
+        if (count % 256 != 0) return;
+        all.add(many);
+        many = Part();
+    }
+    __device__ Part whole() {
+        many.add(few);
+        all.add(many);
+        return all;
+    }
+};
+// The parts of a row's segments that are a thread's, added up in their order. It asks for some before it waits for the first.
+template <typename Part, typename Walk, typename Get> __device__ inline void add_ahead(const Walk& walk, Sixteens<Part>& sums, Get get) {
+    constexpr int AHEAD = Words<Part>::COUNT > 8 ? 4 : Words<Part>::COUNT > 4 ? 8 : 16;
+    for (auto first = walk.lane; first < walk.rows.segments; first += AHEAD * walk.size) {
+        Part ahead[AHEAD];
+        #pragma unroll
+        for (int k = 0; k < AHEAD; k++) if (first + k * walk.size < walk.rows.segments) ahead[k] = get(first + k * walk.size);
+        #pragma unroll
+        for (int k = 0; k < AHEAD; k++) if (first + k * walk.size < walk.rows.segments) sums.add(ahead[k]);
+    }
+}
+
 // The parts of the rows that a thread takes abreast, from some vectors up to an end, in shared memory: `add` adds some vectors to one.
 template <typename Part, typename Parts, typename Walk, typename Add, typename Index>
 __device__ inline void add_abreast(Walk& walk, Parts& parts, Add add, Index first, Index end) {

@@ -572,26 +572,20 @@ struct Walk : Partials {
         }, in...);
     }
 
-    // All segments of a row in a fixed order: a thread adds up some of them, then the team its threads.
+    // All segments of a row in a fixed order: a thread adds up some of them, then the team its threads, which make each `together` or have it.
     template <typename Get> __device__ auto all(Get get, bool together) {
         using Part = decltype(get(Index()));
         if (together && rows.segments == 1) return get(0);
-        Part few, many, all;  // 16 at a time
-        unsigned count = 0;
-        for (Index s = together ? 0 : lane; s < rows.segments; s += together ? 1 : size) {
-            const Part part = get(s);
-            if (s % size != lane) continue;
-            few.add(part);
-            if (++count % 16 != 0) continue;
-            many.add(few);
-            few = Part();
-            if (count % 256 != 0) continue;
-            all.add(many);
-            many = Part();
+        Sixteens<Part> sums;
+        if (together) {
+            for (Index s = 0; s < rows.segments; s++) {
+                const Part part = get(s);
+                if (s % size == lane) sums.add(part);
+            }
+        } else {
+            add_ahead(*this, sums, get);
         }
-        many.add(few);
-        all.add(many);
-        return team(all);
+        return team(sums.whole());
     }
     // Where the rows' results of reading R are kept, behind those of the segments.
     __device__ unsigned* done(int r) const { return rows.work + u64(rows.rows) * (rows.segments + r) * rows.slot; }
