@@ -7,12 +7,10 @@ many tensors at once.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import importlib.util
 import inspect
 import threading
-from collections.abc import Callable
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -153,18 +151,13 @@ def warm_up_triton() -> tuple[threading.Thread, ...]:
 
         return driver.active
 
-    def quietly(work: Callable[[], Any]) -> None:
-        with contextlib.suppress(Exception):  # who needs it will hear of it
-            work()
-
     if not torch.cuda.is_initialized() or importlib.util.find_spec("triton") is None:
         return ()
     import triton  # noqa: F401
 
-    made = tuple(threading.Thread(target=quietly, args=(work,), name="kgen-triton") for work in (hash_triton, build_driver))
-    for thread in made:
-        thread.start()
-    return made
+    from kgen.runtime import turns
+
+    return turns.start(hash_triton, build_driver, name="kgen-triton")
 
 
 class Triton:
