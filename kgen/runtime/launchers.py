@@ -182,15 +182,24 @@ class Triton:
         arguments = dict(zip(self.names, (call.given[p.name] for p in self.kernel.params), strict=False))
         if fresh:
             arguments[self.names[-1]] = fresh[0] if len(fresh) == 1 else fresh
-        if not call.recorded:
+        if call.recorded:
+            call.launched = self._recorded(arguments)
+        else:
             self.function(**arguments)
-            return
+
+    def _recorded(self, arguments: dict[str, Any]) -> Any:
+        """Run the host function; what it launched, or None on AMD's devices, which Triton alone knows."""
+        import torch
+
+        if torch.version.hip is not None:
+            self.function(**arguments)
+            return None
         from kgen.runtime.replay import Recording, watch
 
         watch(self.module)
         with Recording() as recording:
             self.function(**arguments)
-        call.launched = recording
+        return recording
 
     def lesson(self, plan: Any, call: Any) -> Any:
         from kgen.runtime.replay import lesson

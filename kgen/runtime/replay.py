@@ -2,18 +2,24 @@
 
 In: a run of the module's launcher.  Out: a `fast.Lesson`; or None where anything but launches on the call's own tensors and on
 memory made for them took place, or where Triton's compiled kernels are not as they are known here.
+
+What is written down is what is launched, in this call too: Triton chooses the variant and compiles it, and the launch is kgen's own.
+For a launch of its own Triton has a C compiler build a function, which takes a process's first call .18 s.  It launches what is of
+no kind that is known here, and what the driver refuses, since its errors say why.
 """
 
 from __future__ import annotations
 
 import ctypes
 import re
+import struct
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from kgen.runtime import driver
 from kgen.runtime.fast import Launch, Lesson
 from kgen.runtime.recall import binary
 
@@ -25,16 +31,47 @@ PASSED: dict[str, Any] = {
     "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64, "fp32": ctypes.c_float,
     "f32": ctypes.c_float, "fp64": ctypes.c_double, "f64": ctypes.c_double,
 }  # fmt: skip
+#: Triton's hooks by which profilers see kernels loaded and launched.
+HOOKS = ("launch_enter_hook", "launch_exit_hook", "kernel_load_start_hook", "kernel_load_end_hook")
 OTHER = ""  # no number's name
 _here = threading.local()
 
 
+class Code(NamedTuple):
+    """A compiled kernel, loaded: the bytes of each of its parameters, and its threads a block."""
+
+    function: driver.Function
+    widths: list[int]
+    threads: int
+
+
+class Number(NamedTuple):
+    """A number among a launch's arguments: where, by which name and of which of Triton's types; `free`: compiled for any value."""
+
+    at: int
+    name: str
+    kind: str
+    value: int | float
+    free: bool
+
+
+class Described(NamedTuple):
+    """One launch as it is: the pointers of `launch` count `tensors`, and all its numbers are fixed."""
+
+    launch: Launch
+    tensors: list[torch.Tensor]
+    numbers: list[Number]
+    function: driver.Function
+    compiled: Any
+
+
 class Recording(TorchDispatchMode):
-    """While it is on, this thread's launches of watched kernels are written down; `plain` as long as torch did nothing else."""
+    """While it is on, this thread's launches of watched kernels are written down (None: one that is not known here); `plain` as long as
+    torch did nothing else."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.launches: list[tuple[Any, tuple, dict[str, Any], Any, Any]] = []
+        self.launches: list[Described | None] = []
         self.made: list[Any] = []
         self.aliases: list[tuple[Any, int]] = []  # of those, as the launcher sees them, and which one
         self.plain = True
@@ -60,7 +97,7 @@ class Recording(TorchDispatchMode):
 
 
 def watch(module: Any) -> None:
-    """Let the launches of a module's kernels be written down by a `Recording`."""
+    """Let a module's kernels be launched by kgen, and written down, while there is a `Recording`."""
     from triton.runtime.jit import JITFunction
 
     for kernel in vars(module).values():
@@ -69,25 +106,44 @@ def watch(module: Any) -> None:
 
 
 def _watched(kernel: Any) -> Any:
+    """What takes the place of a kernel's `run`; it keeps the machine code that it has loaded."""
     own = kernel.run
+    loaded: dict[Any, Code | None] = {}
 
     def run(*args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        compiled = own(*args, grid=grid, warmup=warmup, **kwargs)
+        """As Triton's own, which it is where nothing is recorded: the compiled kernel, launched.  Raises Triton's errors."""
         recording = getattr(_here, "recording", None)
-        if recording is not None:
-            recording.launches.append((kernel, args, kwargs, grid, compiled))
-        return compiled
+        if recording is None or warmup:
+            return own(*args, grid=grid, warmup=warmup, **kwargs)
+        described = None
+        if not observed():
+            compiled = own(*args, grid=grid, warmup=True, **kwargs)  # which launches nothing
+            try:
+                if compiled not in loaded:
+                    loaded[compiled] = load(compiled)
+                described = describe(kernel, args, kwargs, grid, compiled, loaded[compiled])
+                if described is not None:
+                    start(described)
+            except Exception:  # a Triton that is not as expected, or a launch that the driver refuses
+                described = None
+        recording.launches.append(described)
+        return described.compiled if described is not None else own(*args, grid=grid, warmup=warmup, **kwargs)
 
     return run
+
+
+def observed() -> bool:
+    """Whether a profiler wants to see Triton's launches."""
+    from triton import knobs
+
+    hooks = [getattr(knobs.runtime, name, None) for name in HOOKS]
+    return any(getattr(hook, "calls", hook) for hook in hooks)
 
 
 def lesson(recording: Recording, plan: Any, call: Any, derives: bool, kept: set[str]) -> Lesson | None:
     """What a recorded call launched.  `derives`: the launcher computes numbers out of the call's, so that only calls with the same
     numbers launch the same.  `kept`: the parameters whose names the source kept, so that no other argument is called so."""
-    from triton import knobs
-
-    hooks = (knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook)
-    if not recording.plain or any(getattr(hook, "calls", hook) for hook in hooks):  # a profiler wants to see the launches
+    if not recording.plain:
         return None
     places = {plan.index[name]: tensor for name, tensor in (*call.results.items(), *call.given.items()) if name in plan.index}
     index = {id(tensor): place for place, tensor in places.items()}
@@ -97,36 +153,60 @@ def lesson(recording: Recording, plan: Any, call: Any, derives: bool, kept: set[
     index |= {id(tensor): first + k for tensor, k in recording.aliases}
     numbers = {name: x for name, x in call.given.items() if not isinstance(x, torch.Tensor)}
     order = {name: k for k, name in enumerate(numbers)}
-    numbers = {name: x for name, x in numbers.items() if name in kept}
+    numbers = {} if derives else {name: x for name, x in numbers.items() if name in kept}
     passed: set[str] = set()
-    launches = []
-    for launched in recording.launches:
-        described = describe(*launched, index, {} if derives else numbers, order, passed)
-        if described is None:
+    launches, compiled, owner = [], [], []
+    for one in recording.launches:
+        if one is None or any(id(tensor) not in index for tensor in one.tensors):
             return None
-        launches.append(described)
+        compiled.append(one.compiled)
+        owner.append(one.function)
+        pointers = tuple((at, index[id(one.tensors[k])], behind) for at, k, behind in one.launch.pointers)
+        launches.append(one.launch._replace(pointers=pointers, numbers=_filled(one, numbers, order, passed)))
     compared = sum(1 << k for name, k in order.items() if name not in passed or OTHER in passed)
     makes = tuple((tuple(t.shape), t.stride(), t.dtype) for t in recording.made)
-    compiled = [launched[-1] for launched in recording.launches]
 
     def binaries() -> list[str]:
         return [binary(c.metadata.name, c.asm["cubin"]) for c in compiled]
 
-    return Lesson(tuple(launches), compared, None, makes, compiled, binaries=binaries)
+    return Lesson(tuple(launches), compared, None, makes, owner, binaries=binaries)
 
 
-def describe(
-    kernel: Any, args: tuple, kwargs: dict[str, Any], grid: Any, compiled: Any, index: dict[int, int], numbers: dict[str, Any],
-    order: dict[str, int], passed: set[str],
-) -> Launch | None:  # fmt: skip
-    """One launch; None where it is of a kind that is not known here.  Adds to `passed` the call's numbers that are arguments as they
-    are, under their own names; and OTHER where there is another float."""
-    metadata, blob = compiled.metadata, bytearray()
-    parameters, pointers, filled = [], [], []
+def _filled(one: Described, numbers: dict[str, Any], order: dict[str, int], passed: set[str]) -> tuple[tuple[int, int, int], ...]:
+    """Which of a launch's numbers are the call's `numbers` (by name), as they are.  Adds their names to `passed`; and OTHER where there
+    is another float."""
+    filled = []
+    for at, name, kind, value, free in one.numbers:
+        same = name in numbers and type(value) is type(numbers[name]) and value == numbers[name]
+        if same and free and kind in ("fp64", "i64"):
+            filled.append((at, order[name], 8))
+            passed.add(name)
+        elif kind.startswith("f"):
+            passed.add(OTHER)
+    return tuple(filled)
+
+
+def load(compiled: Any) -> Code | None:
+    """The machine code that Triton compiled, loaded; None where it asks for more than a plain launch."""
+    metadata, ptx = compiled.metadata, compiled.asm["ptx"]
     if getattr(metadata, "num_ctas", 1) != 1 or any(n != 1 for n in getattr(metadata, "cluster_dims", None) or ()):
         return None
     if any(getattr(metadata, name, 0) for name in ("launch_cooperative_grid", "launch_pdl", "global_scratch_size", "profile_scratch_size")):
         return None
+    widths, threads = entry(ptx), metadata.num_warps * 32
+    if widths is None or any(int(own) != threads for own in re.findall(r"\.(?:req|max)ntid\s+(\d+)", ptx)):
+        return None
+    return Code(driver.Function(compiled.asm["cubin"], metadata.name), widths, threads)
+
+
+def describe(kernel: Any, args: tuple, kwargs: dict[str, Any], grid: Any, compiled: Any, code: Code | None) -> Described | None:
+    """One launch of a compiled kernel, with the arguments and the grid that Triton was given; None where it is of a kind that is not
+    known here."""
+    if code is None or callable(grid) or len(grid) != 1 or not 0 < grid[0] < 2**31:
+        return None
+    blob, parameters, pointers = bytearray(), [], []
+    tensors: list[torch.Tensor] = []
+    numbers: list[Number] = []
     values = {**dict(zip(kernel.arg_names, args, strict=False)), **{k: v for k, v in kwargs.items() if k in kernel.arg_names}}
     widths, assumed = [], {key for key, attributes in compiled.src.attrs.items() if attributes}
     for position, (name, kind) in enumerate(compiled.src.signature.items()):
@@ -137,39 +217,45 @@ def describe(
         blob += bytes(-len(blob) % 8)
         parameters.append(len(blob))
         if isinstance(kind, str) and kind.startswith("*") and isinstance(value, torch.Tensor):
-            if id(value) not in index:
-                return None
-            pointers.append((len(blob), index[id(value)], 0))
+            pointers.append((len(blob), len(tensors), 0))
+            tensors.append(value)
             data = bytes(8)
         elif kind in PASSED and isinstance(value, (int, float)):
-            same = name in numbers and type(value) is type(numbers[name]) and value == numbers[name]
-            if same and kind in ("fp64", "i64") and (position,) not in assumed:  # compiled for any value
-                filled.append((len(blob), order[name], 8))
-                passed.add(name)
-            elif kind.startswith("f"):
-                passed.add(OTHER)
-            data = bytes(PASSED[kind](value))
+            numbers.append(Number(len(blob), name, kind, value, (position,) not in assumed))
+            given = PASSED[kind](value)
+            if isinstance(value, int) and kind[0] in "iu" and given.value != value:
+                return None  # Triton says that it is too large
+            data = bytes(given)
         else:
             return None
         widths.append(len(data))
         blob += data.ljust(8, bytes(1))
-    declared = entry(compiled.asm["ptx"])
-    if declared is None or declared[: len(widths)] != widths:
-        return None
-    scratch = declared[len(widths) :]  # memory of its own, of which it has none
-    if len(scratch) > 2 or any(width != 8 for width in scratch):
+    scratch = code.widths[len(widths) :]  # memory of its own, of which it has none
+    if code.widths[: len(widths)] != widths or len(scratch) > 2 or any(width != 8 for width in scratch) or not tensors:
         return None
     for _ in scratch:
         parameters.append(len(blob))
         blob += bytes(8)
-    x, y, z = (*grid, 1, 1)[:3]
-    threads = metadata.num_warps * 32
-    if any(int(own) != threads for own in re.findall(r"\.(?:req|max)ntid\s+(\d+)", compiled.asm["ptx"])):
-        return None
-    return Launch(
-        True, compiled.function, (x, y, z), (threads, 1, 1), metadata.shared, 1, bytes(blob), tuple(parameters), 0, tuple(pointers),
-        tuple(filled),
+    launch = Launch(
+        True, code.function.kernel, (grid[0], 1, 1), (code.threads, 1, 1), compiled.metadata.shared, 1, bytes(blob), tuple(parameters), 0,
+        tuple(pointers),
     )  # fmt: skip
+    return Described(launch, tensors, numbers, code.function, compiled)
+
+
+def start(described: Described) -> None:
+    """Launch what was described on its tensors, on torch's current stream of their device, as `fastcall.c` launches what it is taught.
+
+    Raises `KgenError` where the driver refuses; then nothing was launched.
+    """
+    launch, tensors = described.launch, described.tensors
+    device = tensors[0].device.index
+    arguments = bytearray(launch.arguments)
+    for at, which, _ in launch.pointers:
+        struct.pack_into("<Q", arguments, at, tensors[which].data_ptr())
+    values = [ctypes.c_char.from_buffer(arguments, at) for at in launch.parameters]
+    stream = torch._C._cuda_getCurrentRawStream(device)
+    described.function(launch.grid[0], device, stream, values, launch.block[0], launch.shared, launch.cluster, launch.follows)
 
 
 def entry(ptx: str) -> list[int] | None:

@@ -6,10 +6,12 @@ In: an emitted source.  Out: a file beside it, or a listing as text; `KgenError`
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -123,19 +125,17 @@ def _triton(kernel: Kernel, bound: Binding, arch: str, stage: str) -> list[tuple
     return [(name, m.asm["ptx" if stage == "ptx" else "cubin"]) for name, m in made.items()]
 
 
-def triton_kernels(launcher: Any, call: Any, arch: str) -> dict[str, Any]:
-    """What a call of a Triton source launches on devices of `arch`: Triton's compiled kernels by their names, the last of each.
+@contextlib.contextmanager
+def absent(arch: str) -> Iterator[None]:
+    """Within, Triton compiles for a device of `arch`, which need not be there, wherever tensors lie.
 
-    Triton itself specialises and compiles them, for the call's own arguments, and launches nothing; the tensors may lie anywhere.
     Raises `KgenError` for what is no architecture.
     """
-    import contextlib
     from unittest import mock
 
     import torch
     from triton.backends.compiler import GPUTarget
     from triton.runtime.driver import driver
-    from triton.runtime.jit import JITFunction
 
     match = re.fullmatch(r"sm_(\d+)a?", arch)
     if match is None:
@@ -155,6 +155,20 @@ def triton_kernels(launcher: Any, call: Any, arch: str) -> dict[str, Any]:
         def get_current_stream(self, device: Any) -> int:
             return 0
 
+    with mock.patch.object(torch.cuda, "device_of", lambda _: contextlib.nullcontext()), mock.patch.object(driver, "_active", Absent()):
+        yield
+
+
+def triton_kernels(launcher: Any, call: Any, arch: str) -> dict[str, Any]:
+    """What a call of a Triton source launches on devices of `arch`: Triton's compiled kernels by their names, the last of each.
+
+    Triton itself specialises and compiles them, for the call's own arguments, and launches nothing; the tensors may lie anywhere.
+    Raises `KgenError` for what is no architecture.
+    """
+    from unittest import mock
+
+    from triton.runtime.jit import JITFunction
+
     made: dict[str, Any] = {}
 
     def compiling(function: Any) -> Any:
@@ -165,8 +179,7 @@ def triton_kernels(launcher: Any, call: Any, arch: str) -> dict[str, Any]:
 
     functions = [f for f in vars(launcher.module).values() if isinstance(f, JITFunction)]
     with contextlib.ExitStack() as changed:
-        changed.enter_context(mock.patch.object(torch.cuda, "device_of", lambda _: contextlib.nullcontext()))
-        changed.enter_context(mock.patch.object(driver, "_active", Absent()))
+        changed.enter_context(absent(arch))
         for f in functions:
             changed.enter_context(mock.patch.object(f, "run", compiling(f)))
         launcher(call)

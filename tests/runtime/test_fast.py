@@ -446,56 +446,6 @@ def test_parameters_of_ptx_are_counted() -> None:
     assert replay.entry(ptx + ptx) is None and replay.entry("") is None
 
 
-def test_triton_launches_are_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Triton compiled takes the arguments that the replay gives it; compiled here, launched nowhere."""
-    pytest.importorskip("triton")
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-    from triton.compiler import compile as compiled_of
-    from triton.runtime.jit import JITFunction
-
-    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        signature: dict[str, str] = {}
-        constants: dict[str, Any] = {}
-        for k, p in enumerate(self.params):
-            value = kwargs[p.name] if p.name in kwargs else args[k]
-            if p.is_constexpr:
-                signature[p.name], constants[p.name] = "constexpr", value
-            else:
-                signature[p.name] = "*fp32" if isinstance(value, torch.Tensor) else p.annotation_type
-        made = compiled_of(ASTSource(self, signature, constants), target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
-        made.function = 12345
-        return made
-
-    monkeypatch.setattr(JITFunction, "run", run)
-    monkeypatch.setattr(torch.cuda, "device_of", lambda _: contextlib.nullcontext())
-    from kgen.runtime.launchers import Triton
-
-    clip = kgen.loads("clip(x: T[...], low: float, k: int) -> y: T[...]\ny = max(x, low) + k\n")
-    lessons = []
-
-    class Launched(Triton):
-        def lesson(self, plan: Any, call: Any) -> Any:
-            lessons.append(super().lesson(plan, call))
-
-    clip._launchers["cpp"] = Launched(clip.kernel)
-    x = torch.randn(3, 1000)
-    clip(x, 0.25, 7)
-    (lesson,) = lessons
-    (launch,) = lesson.launches
-    assert launch.function == 12345 and launch.grid[1:] == (1, 1) and launch.block == (128, 1, 1)
-    assert [which for _, which, _ in launch.pointers] == [0, 1] and [which for _, which, _ in launch.numbers] == [0, 1]
-    assert lesson.compared == 0 and len(launch.parameters) >= 4 + 12 and lesson.makes == ()
-    words = [int.from_bytes(launch.arguments[at : at + 8], "little") for at in launch.parameters]
-    assert 3000 in words and 7 in words
-    clip(x, 0.25, 7, out=x)
-    assert lessons[-1] is None  # one tensor for two parameters
-    power = kgen.loads("power(x: T[...], t: int) -> y: T[...]\ny = x / (1 - 0.9^t)\n")
-    power._launchers["cpp"] = Launched(power.kernel)
-    power(x, 3)
-    assert lessons[-1].compared == 1 and lessons[-1].launches[0].numbers == ()
-
-
 def test_as_many_tensors_as_there_is_room_for() -> None:
     module = fast.EXTENSION.module
     x, out, most = torch.ones(3), torch.empty(3), module.TENSORS
