@@ -195,6 +195,16 @@ class RowsView(RowUnit):
         (kind,) = types
         return kind if kind == "bf16" or any(dict(bound).get(kind) == "bf16" for bound in self.bindings) else ""
 
+    @staticmethod
+    def rounds(c: PhaseView) -> bool:
+        """Whether a reading only reduces, so that lanes of rows side by side may stay in registers for several elements."""
+        return bool(c.carried and c.inputs) and not (c.outputs or c.indices or c.peaks or any(a.place for a in c.carried))
+
+    @property
+    def in_rounds(self) -> bool:
+        """Whether some reading does."""
+        return any(self.rounds(c) for c in (*self.phases, *self.once) if c.element)
+
     @property
     def words(self) -> bool:
         """Whether some reading takes two neighbours of a word at a time."""

@@ -192,6 +192,25 @@ def test_a_column_is_the_same_alone_and_among_others(n: int, dtype: torch.dtype)
         assert ((y.double() - exact).abs() <= roundings * 2.0**-24 * most + unit * exact.abs()).all()
 
 
+@pytest.mark.parametrize("n", (16, 48, 64, 80, 128, 256))
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16, torch.int8), ids=str)
+def test_columns_of_few_bits_have_the_sums_of_their_values_in_f32(n: int, dtype: torch.dtype) -> None:
+    """However columns are widened, and what of them is asked for ahead: each in its place, in the order of f32's, wherever they lie."""
+    given = "T" if dtype.is_floating_point else "i8"
+    text = "f(x: {0}[B, M, N]) -> (y: f32[B, N], z: {0}[B, N])\n\ny = sum[M](f32(x))\nz = max[M](x)\n"
+    own, wide = kgen.loads(text.format(given), "few.k"), kgen.loads(text.format("f32"), "wide.k")
+    for m in (1, 31, 32, 33, 64, 257, 1100):
+        batch = 8192 // n if m == 1100 and n >= 64 else 2  # of more than 8 MB
+        x = (torch.randn(batch, m + 3, n + 16) * 20).to(dtype)
+        for one in (x[:, :m, :n].contiguous(), x[:, :m, :n], x[:, 3:, 16:]):
+            results, others = own(one), wide(one.float())
+            assert torch.equal(results[0], others[0]) and torch.equal(results[1].float(), others[1])
+    if dtype.is_floating_point:
+        x[1, m // 2, n // 2] = torch.nan
+        for result in own(x):
+            assert result.isnan().nonzero().tolist() == [[1, n // 2]]
+
+
 @pytest.mark.parametrize("c, s", [*((8, s) for s in (1, 49, 64, 96, 128, 512)), (1, 5), (1, 65), (1, 1000), (2, 2048), (1, 5000), (5, 16384)])
 def test_rows_of_several_runs_are_those_of_one(c: int, s: int) -> None:
     """A row whose parameters step otherwise than its elements, or stand still, has the numbers of one whose parameters are spread out."""

@@ -204,6 +204,8 @@ BUGS = (
         "for (int64_t r = 1; r < step; r++)", CPP_OWN + "test_a_column_is_the_same_alone_and_among_others"),
     bug("a round of columns has one element many times (C++)", "templates/cpp/rows_reading.cpp.jinja", "{{ t.name }}_from + r * {{ t.name }}_step",
         "{{ t.name }}_from + {{ t.name }}_step", CPP_OWN + "test_a_column_is_the_same_alone_and_among_others"),
+    bug("the first columns wait for all of them (C++)", "templates/cpp/rows_partials.cpp.jinja", "combine(waiting(d)[j + l], held[l])",
+        "combine(waiting(d)[l], held[l])", CPP_OWN + "test_columns_of_few_bits_have_the_sums_of_their_values_in_f32"),
     bug("runs go on without a carry (C++)", "templates/cpp/loop.cpp.jinja",
         "for (int k = 0; k < K; k++) offset[k] += loop.stride[k][d - 1] - loop.size[d] * loop.stride[k][d];",
         "for (int k = 0; k < K; k++) offset[k] += 0;", CPP_OWN + "test_rows_of_several_runs_are_those_of_one"),

@@ -446,6 +446,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         parts++;
         restart();
     }
+    // N lanes from j on, held in registers, as one more part; `parts` counts it once all lanes have it.
+    template <int64_t N> void push(int64_t j, T* held) {
+        int d = 0;
+        for (; parts >> d & 1; d++)
+            for (int64_t l = 0; l < N; l++) held[l] = combine(waiting(d)[j + l], held[l]);
+        std::copy_n(held, N, waiting(d) + j);
+    }
     // The same for lanes that are held in registers.
     void next(T* held, int64_t count, int64_t limit) {
         steps += count;
@@ -666,7 +673,7 @@ void loss_l_run(
                         [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                             constexpr int64_t MANY = decltype(many)::value;
                             F max_V_lanes[MANY];
-                            std::copy_n(max_V_part.now + j, MANY, max_V_lanes);
+                            std::fill_n(max_V_lanes, MANY, F(-INFINITY));
                             const T* const x_from = x_tile;
                             const int64_t x_step = inner.stride[7][0];
                             for (int64_t r = 0; r < step; r++) {
@@ -674,7 +681,8 @@ void loss_l_run(
                                 max_V_now = max_V_lanes;
                                 group(j, many);
                             }
-                            std::copy_n(max_V_lanes, MANY, max_V_part.now + j);
+                            if (step == 32) max_V_part.template push<MANY>(j, max_V_lanes);
+                            else std::copy_n(max_V_lanes, MANY, max_V_part.now + j);
                             x_tile = x_from;
                         };
                         int64_t j = 0;
@@ -693,7 +701,8 @@ void loss_l_run(
                         if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
-                        if constexpr (ACROSS) max_V_part.next(step, 32);
+                        if (ACROSS && step == 32) max_V_part.parts++;
+                        else if constexpr (ACROSS) max_V_part.next(step, 32);
                         else if constexpr (!BRIEF) max_V_part.next(max_V_held, count, 2048);
                         if (!BRIEF && along && !dense) place.next(count);
                     }
@@ -762,7 +771,7 @@ void loss_l_run(
                         [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                             constexpr int64_t MANY = decltype(many)::value;
                             F sum_V_lanes[MANY];
-                            std::copy_n(sum_V_part.now + j, MANY, sum_V_lanes);
+                            std::fill_n(sum_V_lanes, MANY, F(0));
                             const T* const x_from = x_tile;
                             const int64_t x_step = inner.stride[7][0];
                             for (int64_t r = 0; r < step; r++) {
@@ -770,7 +779,8 @@ void loss_l_run(
                                 sum_V_now = sum_V_lanes;
                                 group(j, many);
                             }
-                            std::copy_n(sum_V_lanes, MANY, sum_V_part.now + j);
+                            if (step == 32) sum_V_part.template push<MANY>(j, sum_V_lanes);
+                            else std::copy_n(sum_V_lanes, MANY, sum_V_part.now + j);
                             x_tile = x_from;
                         };
                         int64_t j = 0;
@@ -789,7 +799,8 @@ void loss_l_run(
                         if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
-                        if constexpr (ACROSS) sum_V_part.next(step, 32);
+                        if (ACROSS && step == 32) sum_V_part.parts++;
+                        else if constexpr (ACROSS) sum_V_part.next(step, 32);
                         else if constexpr (!BRIEF) sum_V_part.next(sum_V_held, count, 2048);
                         if (!BRIEF && along && !dense) place.next(count);
                     }
@@ -1071,7 +1082,7 @@ void loss_scaled_run(
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         float sum_V_lanes[MANY];
-                        std::copy_n(sum_V_part.now + j, MANY, sum_V_lanes);
+                        std::fill_n(sum_V_lanes, MANY, 0.0f);
                         const float* const weight_from = weight_tile;
                         const int64_t weight_step = inner.stride[5][0];
                         for (int64_t r = 0; r < step; r++) {
@@ -1079,7 +1090,8 @@ void loss_scaled_run(
                             sum_V_now = sum_V_lanes;
                             group(j, many);
                         }
-                        std::copy_n(sum_V_lanes, MANY, sum_V_part.now + j);
+                        if (step == 32) sum_V_part.template push<MANY>(j, sum_V_lanes);
+                        else std::copy_n(sum_V_lanes, MANY, sum_V_part.now + j);
                         weight_tile = weight_from;
                     };
                     int64_t j = 0;
@@ -1098,7 +1110,8 @@ void loss_scaled_run(
                     if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
-                    if constexpr (ACROSS) sum_V_part.next(step, 32);
+                    if (ACROSS && step == 32) sum_V_part.parts++;
+                    else if constexpr (ACROSS) sum_V_part.next(step, 32);
                     else if constexpr (!BRIEF) sum_V_part.next(sum_V_held, count, 2048);
                     if (!BRIEF && along && !dense) place.next(count);
                 }
@@ -1276,7 +1289,7 @@ void loss_sum_D_kept_run(
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         F sum_D_lanes[MANY];
-                        std::copy_n(sum_D_part.now + j, MANY, sum_D_lanes);
+                        std::fill_n(sum_D_lanes, MANY, F(0));
                         const T* const table_from = table_tile;
                         const int64_t table_step = inner.stride[1][0];
                         for (int64_t r = 0; r < step; r++) {
@@ -1284,7 +1297,8 @@ void loss_sum_D_kept_run(
                             sum_D_now = sum_D_lanes;
                             group(j, many);
                         }
-                        std::copy_n(sum_D_lanes, MANY, sum_D_part.now + j);
+                        if (step == 32) sum_D_part.template push<MANY>(j, sum_D_lanes);
+                        else std::copy_n(sum_D_lanes, MANY, sum_D_part.now + j);
                         table_tile = table_from;
                     };
                     int64_t j = 0;
@@ -1303,7 +1317,8 @@ void loss_sum_D_kept_run(
                     if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
-                    if constexpr (ACROSS) sum_D_part.next(step, 32);
+                    if (ACROSS && step == 32) sum_D_part.parts++;
+                    else if constexpr (ACROSS) sum_D_part.next(step, 32);
                     else if constexpr (!BRIEF) sum_D_part.next(sum_D_held, count, 2048);
                     if (!BRIEF && along && !dense) place.next(count);
                 }
@@ -1414,7 +1429,7 @@ void loss_m_run(
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         F sum_all_lanes[MANY];
-                        std::copy_n(sum_all_part.now + j, MANY, sum_all_lanes);
+                        std::fill_n(sum_all_lanes, MANY, F(0));
                         const F* const l_kept_from = l_kept_tile;
                         const int64_t l_kept_step = inner.stride[1][0];
                         for (int64_t r = 0; r < step; r++) {
@@ -1422,7 +1437,8 @@ void loss_m_run(
                             sum_all_now = sum_all_lanes;
                             group(j, many);
                         }
-                        std::copy_n(sum_all_lanes, MANY, sum_all_part.now + j);
+                        if (step == 32) sum_all_part.template push<MANY>(j, sum_all_lanes);
+                        else std::copy_n(sum_all_lanes, MANY, sum_all_part.now + j);
                         l_kept_tile = l_kept_from;
                     };
                     int64_t j = 0;
@@ -1461,7 +1477,8 @@ void loss_m_run(
                     if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
-                    if constexpr (ACROSS) sum_all_part.next(step, 32);
+                    if (ACROSS && step == 32) sum_all_part.parts++;
+                    else if constexpr (ACROSS) sum_all_part.next(step, 32);
                     else if constexpr (!BRIEF) sum_all_part.next(sum_all_held, count, 2048);
                     if (!BRIEF && along && !dense && !runs) place.next(count);
                 }

@@ -281,6 +281,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         parts++;
         restart();
     }
+    // N lanes from j on, held in registers, as one more part; `parts` counts it once all lanes have it.
+    template <int64_t N> void push(int64_t j, T* held) {
+        int d = 0;
+        for (; parts >> d & 1; d++)
+            for (int64_t l = 0; l < N; l++) held[l] = combine(waiting(d)[j + l], held[l]);
+        std::copy_n(held, N, waiting(d) + j);
+    }
     // The same for lanes that are held in registers.
     void next(T* held, int64_t count, int64_t limit) {
         steps += count;
@@ -449,7 +456,7 @@ void moving_run_run(
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         float low_lanes[MANY];
-                        std::copy_n(low_part.now + j, MANY, low_lanes);
+                        std::fill_n(low_lanes, MANY, float(INFINITY));
                         const float* const x_from = x_tile;
                         const int64_t x_step = inner.stride[3][0];
                         for (int64_t r = 0; r < step; r++) {
@@ -457,7 +464,8 @@ void moving_run_run(
                             low_now = low_lanes;
                             group(j, many);
                         }
-                        std::copy_n(low_lanes, MANY, low_part.now + j);
+                        if (step == 32) low_part.template push<MANY>(j, low_lanes);
+                        else std::copy_n(low_lanes, MANY, low_part.now + j);
                         x_tile = x_from;
                     };
                     int64_t j = 0;
@@ -476,7 +484,8 @@ void moving_run_run(
                     if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
-                    if constexpr (ACROSS) low_part.next(step, 32);
+                    if (ACROSS && step == 32) low_part.parts++;
+                    else if constexpr (ACROSS) low_part.next(step, 32);
                     else if constexpr (!BRIEF) low_part.next(low_held, count, 2048);
                     if (!BRIEF && along && !dense) place.next(count);
                 }
@@ -529,7 +538,7 @@ void moving_run_run(
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         float sum_N_lanes[MANY];
-                        std::copy_n(sum_N_part.now + j, MANY, sum_N_lanes);
+                        std::fill_n(sum_N_lanes, MANY, 0.0f);
                         const float* const x_from = x_tile;
                         const int64_t x_step = inner.stride[3][0];
                         for (int64_t r = 0; r < step; r++) {
@@ -537,7 +546,8 @@ void moving_run_run(
                             sum_N_now = sum_N_lanes;
                             group(j, many);
                         }
-                        std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
+                        if (step == 32) sum_N_part.template push<MANY>(j, sum_N_lanes);
+                        else std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
                         x_tile = x_from;
                     };
                     int64_t j = 0;
@@ -556,7 +566,8 @@ void moving_run_run(
                     if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
-                    if constexpr (ACROSS) sum_N_part.next(step, 32);
+                    if (ACROSS && step == 32) sum_N_part.parts++;
+                    else if constexpr (ACROSS) sum_N_part.next(step, 32);
                     else if constexpr (!BRIEF) sum_N_part.next(sum_N_held, count, 2048);
                     if (!BRIEF && along && !dense) place.next(count);
                 }
@@ -623,7 +634,7 @@ void moving_run_run(
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         float high_lanes[MANY];
-                        std::copy_n(high_part.now + j, MANY, high_lanes);
+                        std::fill_n(high_lanes, MANY, float(-INFINITY));
                         const float* const x_from = x_tile;
                         const int64_t x_step = inner.stride[3][0];
                         for (int64_t r = 0; r < step; r++) {
@@ -631,7 +642,8 @@ void moving_run_run(
                             high_now = high_lanes;
                             group(j, many);
                         }
-                        std::copy_n(high_lanes, MANY, high_part.now + j);
+                        if (step == 32) high_part.template push<MANY>(j, high_lanes);
+                        else std::copy_n(high_lanes, MANY, high_part.now + j);
                         x_tile = x_from;
                     };
                     int64_t j = 0;
@@ -650,7 +662,8 @@ void moving_run_run(
                     if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
-                    if constexpr (ACROSS) high_part.next(step, 32);
+                    if (ACROSS && step == 32) high_part.parts++;
+                    else if constexpr (ACROSS) high_part.next(step, 32);
                     else if constexpr (!BRIEF) high_part.next(high_held, count, 2048);
                     if (!BRIEF && along && !dense) place.next(count);
                 }
@@ -775,7 +788,7 @@ void moving_moving_kernel_run(
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         float moving_kernel_lanes[MANY];
-                        std::copy_n(moving_kernel_part.now + j, MANY, moving_kernel_lanes);
+                        std::fill_n(moving_kernel_lanes, MANY, 0.0f);
                         const float* const x_from = x_tile;
                         const int64_t x_step = inner.stride[1][0];
                         for (int64_t r = 0; r < step; r++) {
@@ -783,7 +796,8 @@ void moving_moving_kernel_run(
                             moving_kernel_now = moving_kernel_lanes;
                             group(j, many);
                         }
-                        std::copy_n(moving_kernel_lanes, MANY, moving_kernel_part.now + j);
+                        if (step == 32) moving_kernel_part.template push<MANY>(j, moving_kernel_lanes);
+                        else std::copy_n(moving_kernel_lanes, MANY, moving_kernel_part.now + j);
                         x_tile = x_from;
                     };
                     int64_t j = 0;
@@ -825,7 +839,8 @@ void moving_moving_kernel_run(
                     if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
-                    if constexpr (ACROSS) moving_kernel_part.next(step, 32);
+                    if (ACROSS && step == 32) moving_kernel_part.parts++;
+                    else if constexpr (ACROSS) moving_kernel_part.next(step, 32);
                     else if constexpr (!BRIEF) moving_kernel_part.next(moving_kernel_held, count, 2048);
                     if (!BRIEF && along && !dense && !runs) place.next(count);
                 }

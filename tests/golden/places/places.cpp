@@ -330,6 +330,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         parts++;
         restart();
     }
+    // N lanes from j on, held in registers, as one more part; `parts` counts it once all lanes have it.
+    template <int64_t N> void push(int64_t j, T* held) {
+        int d = 0;
+        for (; parts >> d & 1; d++)
+            for (int64_t l = 0; l < N; l++) held[l] = combine(waiting(d)[j + l], held[l]);
+        std::copy_n(held, N, waiting(d) + j);
+    }
     // The same for lanes that are held in registers.
     void next(T* held, int64_t count, int64_t limit) {
         steps += count;
@@ -969,7 +976,7 @@ void places_i_run(
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         F spread_lanes[MANY];
-                        std::copy_n(spread_part.now + j, MANY, spread_lanes);
+                        std::fill_n(spread_lanes, MANY, F(0));
                         const T* const x_from = x_tile;
                         const int64_t x_step = inner.stride[16][0];
                         for (int64_t r = 0; r < step; r++) {
@@ -977,7 +984,8 @@ void places_i_run(
                             spread_now = spread_lanes;
                             group(j, many);
                         }
-                        std::copy_n(spread_lanes, MANY, spread_part.now + j);
+                        if (step == 32) spread_part.template push<MANY>(j, spread_lanes);
+                        else std::copy_n(spread_lanes, MANY, spread_part.now + j);
                         x_tile = x_from;
                     };
                     int64_t j = 0;
@@ -996,7 +1004,8 @@ void places_i_run(
                     if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
-                    if constexpr (ACROSS) spread_part.next(step, 32);
+                    if (ACROSS && step == 32) spread_part.parts++;
+                    else if constexpr (ACROSS) spread_part.next(step, 32);
                     else if constexpr (!BRIEF) spread_part.next(spread_held, count, 2048);
                     if (!BRIEF && along && !dense) place.next(count);
                 }

@@ -417,6 +417,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         parts++;
         restart();
     }
+    // N lanes from j on, held in registers, as one more part; `parts` counts it once all lanes have it.
+    template <int64_t N> void push(int64_t j, T* held) {
+        int d = 0;
+        for (; parts >> d & 1; d++)
+            for (int64_t l = 0; l < N; l++) held[l] = combine(waiting(d)[j + l], held[l]);
+        std::copy_n(held, N, waiting(d) + j);
+    }
     // The same for lanes that are held in registers.
     void next(T* held, int64_t count, int64_t limit) {
         steps += count;
@@ -589,7 +596,7 @@ void softmax_run(
                         [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                             constexpr int64_t MANY = decltype(many)::value;
                             F max_N_lanes[MANY];
-                            std::copy_n(max_N_part.now + j, MANY, max_N_lanes);
+                            std::fill_n(max_N_lanes, MANY, F(-INFINITY));
                             const T* const x_from = x_tile;
                             const int64_t x_step = inner.stride[1][0];
                             for (int64_t r = 0; r < step; r++) {
@@ -597,7 +604,8 @@ void softmax_run(
                                 max_N_now = max_N_lanes;
                                 group(j, many);
                             }
-                            std::copy_n(max_N_lanes, MANY, max_N_part.now + j);
+                            if (step == 32) max_N_part.template push<MANY>(j, max_N_lanes);
+                            else std::copy_n(max_N_lanes, MANY, max_N_part.now + j);
                             x_tile = x_from;
                         };
                         int64_t j = 0;
@@ -616,7 +624,8 @@ void softmax_run(
                         if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
-                        if constexpr (ACROSS) max_N_part.next(step, 32);
+                        if (ACROSS && step == 32) max_N_part.parts++;
+                        else if constexpr (ACROSS) max_N_part.next(step, 32);
                         else if constexpr (!BRIEF) max_N_part.next(max_N_held, count, 2048);
                         if (!BRIEF && along && !dense) place.next(count);
                     }
@@ -680,7 +689,7 @@ void softmax_run(
                         [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                             constexpr int64_t MANY = decltype(many)::value;
                             F sum_N_lanes[MANY];
-                            std::copy_n(sum_N_part.now + j, MANY, sum_N_lanes);
+                            std::fill_n(sum_N_lanes, MANY, F(0));
                             const T* const x_from = x_tile;
                             const int64_t x_step = inner.stride[1][0];
                             for (int64_t r = 0; r < step; r++) {
@@ -688,7 +697,8 @@ void softmax_run(
                                 sum_N_now = sum_N_lanes;
                                 group(j, many);
                             }
-                            std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
+                            if (step == 32) sum_N_part.template push<MANY>(j, sum_N_lanes);
+                            else std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
                             x_tile = x_from;
                         };
                         int64_t j = 0;
@@ -707,7 +717,8 @@ void softmax_run(
                         if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
-                        if constexpr (ACROSS) sum_N_part.next(step, 32);
+                        if (ACROSS && step == 32) sum_N_part.parts++;
+                        else if constexpr (ACROSS) sum_N_part.next(step, 32);
                         else if constexpr (!BRIEF) sum_N_part.next(sum_N_held, count, 2048);
                         if (!BRIEF && along && !dense) place.next(count);
                     }

@@ -334,6 +334,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         parts++;
         restart();
     }
+    // N lanes from j on, held in registers, as one more part; `parts` counts it once all lanes have it.
+    template <int64_t N> void push(int64_t j, T* held) {
+        int d = 0;
+        for (; parts >> d & 1; d++)
+            for (int64_t l = 0; l < N; l++) held[l] = combine(waiting(d)[j + l], held[l]);
+        std::copy_n(held, N, waiting(d) + j);
+    }
     // The same for lanes that are held in registers.
     void next(T* held, int64_t count, int64_t limit) {
         steps += count;
@@ -550,7 +557,7 @@ void steps_run(
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         G sum_N_lanes[MANY];
-                        std::copy_n(sum_N_part.now + j, MANY, sum_N_lanes);
+                        std::fill_n(sum_N_lanes, MANY, G(0));
                         const U* const g_from = g_tile;
                         const int64_t g_step = inner.stride[0][0];
                         for (int64_t r = 0; r < step; r++) {
@@ -558,7 +565,8 @@ void steps_run(
                             sum_N_now = sum_N_lanes;
                             group(j, many);
                         }
-                        std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
+                        if (step == 32) sum_N_part.template push<MANY>(j, sum_N_lanes);
+                        else std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
                         g_tile = g_from;
                     };
                     int64_t j = 0;
@@ -577,7 +585,8 @@ void steps_run(
                     if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
-                    if constexpr (ACROSS) sum_N_part.next(step, 32);
+                    if (ACROSS && step == 32) sum_N_part.parts++;
+                    else if constexpr (ACROSS) sum_N_part.next(step, 32);
                     else if constexpr (!BRIEF) sum_N_part.next(sum_N_held, count, 2048);
                     if (!BRIEF && along && !dense) place.next(count);
                 }

@@ -317,6 +317,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         parts++;
         restart();
     }
+    // N lanes from j on, held in registers, as one more part; `parts` counts it once all lanes have it.
+    template <int64_t N> void push(int64_t j, T* held) {
+        int d = 0;
+        for (; parts >> d & 1; d++)
+            for (int64_t l = 0; l < N; l++) held[l] = combine(waiting(d)[j + l], held[l]);
+        std::copy_n(held, N, waiting(d) + j);
+    }
     // The same for lanes that are held in registers.
     void next(T* held, int64_t count, int64_t limit) {
         steps += count;
@@ -491,7 +498,7 @@ void topk_mask_run(
                         [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                             constexpr int64_t MANY = decltype(many)::value;
                             int32_t cutoff_N_total_lanes[MANY];
-                            std::copy_n(cutoff_N_total_part.now + j, MANY, cutoff_N_total_lanes);
+                            std::fill_n(cutoff_N_total_lanes, MANY, 0);
                             const T* const x_from = x_tile;
                             const int64_t x_step = inner.stride[2][0];
                             for (int64_t r = 0; r < step; r++) {
@@ -499,7 +506,8 @@ void topk_mask_run(
                                 cutoff_N_total_now = cutoff_N_total_lanes;
                                 group(j, many);
                             }
-                            std::copy_n(cutoff_N_total_lanes, MANY, cutoff_N_total_part.now + j);
+                            if (step == 32) cutoff_N_total_part.template push<MANY>(j, cutoff_N_total_lanes);
+                            else std::copy_n(cutoff_N_total_lanes, MANY, cutoff_N_total_part.now + j);
                             x_tile = x_from;
                         };
                         int64_t j = 0;
@@ -518,7 +526,8 @@ void topk_mask_run(
                         if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
-                        if constexpr (ACROSS) cutoff_N_total_part.next(step, 32);
+                        if (ACROSS && step == 32) cutoff_N_total_part.parts++;
+                        else if constexpr (ACROSS) cutoff_N_total_part.next(step, 32);
                         else if constexpr (!BRIEF) cutoff_N_total_part.next(cutoff_N_total_held, count, 2048);
                         if (!BRIEF && along && !dense) place.next(count);
                     }
@@ -591,7 +600,7 @@ void topk_mask_run(
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         int64_t sum_N_lanes[MANY];
-                        std::copy_n(sum_N_part.now + j, MANY, sum_N_lanes);
+                        std::fill_n(sum_N_lanes, MANY, int64_t(0));
                         const T* const x_from = x_tile;
                         const int64_t x_step = inner.stride[2][0];
                         for (int64_t r = 0; r < step; r++) {
@@ -599,7 +608,8 @@ void topk_mask_run(
                             sum_N_now = sum_N_lanes;
                             group(j, many);
                         }
-                        std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
+                        if (step == 32) sum_N_part.template push<MANY>(j, sum_N_lanes);
+                        else std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
                         x_tile = x_from;
                     };
                     int64_t j = 0;
@@ -618,7 +628,8 @@ void topk_mask_run(
                     if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
-                    if constexpr (ACROSS) sum_N_part.next(step, 32);
+                    if (ACROSS && step == 32) sum_N_part.parts++;
+                    else if constexpr (ACROSS) sum_N_part.next(step, 32);
                     else if constexpr (!BRIEF) sum_N_part.next(sum_N_held, count, 2048);
                     if (!BRIEF && along && !dense) place.next(count);
                 }

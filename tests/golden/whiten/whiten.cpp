@@ -268,6 +268,13 @@ template <typename T, int64_t W, typename Combine> struct Pairwise {
         parts++;
         restart();
     }
+    // N lanes from j on, held in registers, as one more part; `parts` counts it once all lanes have it.
+    template <int64_t N> void push(int64_t j, T* held) {
+        int d = 0;
+        for (; parts >> d & 1; d++)
+            for (int64_t l = 0; l < N; l++) held[l] = combine(waiting(d)[j + l], held[l]);
+        std::copy_n(held, N, waiting(d) + j);
+    }
     // The same for lanes that are held in registers.
     void next(T* held, int64_t count, int64_t limit) {
         steps += count;
@@ -454,7 +461,7 @@ void whiten_y_run(
                         [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                             constexpr int64_t MANY = decltype(many)::value;
                             float sum_B_S_lanes[MANY];
-                            std::copy_n(sum_B_S_part.now + j, MANY, sum_B_S_lanes);
+                            std::fill_n(sum_B_S_lanes, MANY, 0.0f);
                             const float* const x_from = x_tile;
                             const int64_t x_step = inner.stride[5][0];
                             for (int64_t r = 0; r < step; r++) {
@@ -462,7 +469,8 @@ void whiten_y_run(
                                 sum_B_S_now = sum_B_S_lanes;
                                 group(j, many);
                             }
-                            std::copy_n(sum_B_S_lanes, MANY, sum_B_S_part.now + j);
+                            if (step == 32) sum_B_S_part.template push<MANY>(j, sum_B_S_lanes);
+                            else std::copy_n(sum_B_S_lanes, MANY, sum_B_S_part.now + j);
                             x_tile = x_from;
                         };
                         int64_t j = 0;
@@ -501,7 +509,8 @@ void whiten_y_run(
                         if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
-                        if constexpr (ACROSS) sum_B_S_part.next(step, 32);
+                        if (ACROSS && step == 32) sum_B_S_part.parts++;
+                        else if constexpr (ACROSS) sum_B_S_part.next(step, 32);
                         else if constexpr (!BRIEF) sum_B_S_part.next(sum_B_S_held, count, 2048);
                         if (!BRIEF && along && !dense && !runs) place.next(count);
                     }
@@ -581,7 +590,7 @@ void whiten_y_run(
                         [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                             constexpr int64_t MANY = decltype(many)::value;
                             float sum_B_S__lanes[MANY];
-                            std::copy_n(sum_B_S__part.now + j, MANY, sum_B_S__lanes);
+                            std::fill_n(sum_B_S__lanes, MANY, 0.0f);
                             const float* const x_from = x_tile;
                             const int64_t x_step = inner.stride[5][0];
                             for (int64_t r = 0; r < step; r++) {
@@ -589,7 +598,8 @@ void whiten_y_run(
                                 sum_B_S__now = sum_B_S__lanes;
                                 group(j, many);
                             }
-                            std::copy_n(sum_B_S__lanes, MANY, sum_B_S__part.now + j);
+                            if (step == 32) sum_B_S__part.template push<MANY>(j, sum_B_S__lanes);
+                            else std::copy_n(sum_B_S__lanes, MANY, sum_B_S__part.now + j);
                             x_tile = x_from;
                         };
                         int64_t j = 0;
@@ -631,7 +641,8 @@ void whiten_y_run(
                         if constexpr (!ACROSS && !BRIEF) {
                             if (groups < count) group(groups, Rest());
                         }
-                        if constexpr (ACROSS) sum_B_S__part.next(step, 32);
+                        if (ACROSS && step == 32) sum_B_S__part.parts++;
+                        else if constexpr (ACROSS) sum_B_S__part.next(step, 32);
                         else if constexpr (!BRIEF) sum_B_S__part.next(sum_B_S__held, count, 2048);
                         if (!BRIEF && along && !dense && !runs) place.next(count);
                     }
@@ -1100,7 +1111,7 @@ void whiten_sum_S_kept_run(
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         float sum_S_lanes[MANY];
-                        std::copy_n(sum_S_part.now + j, MANY, sum_S_lanes);
+                        std::fill_n(sum_S_lanes, MANY, 0.0f);
                         const float* const x_from = x_tile;
                         const int64_t x_step = inner.stride[3][0];
                         for (int64_t r = 0; r < step; r++) {
@@ -1108,7 +1119,8 @@ void whiten_sum_S_kept_run(
                             sum_S_now = sum_S_lanes;
                             group(j, many);
                         }
-                        std::copy_n(sum_S_lanes, MANY, sum_S_part.now + j);
+                        if (step == 32) sum_S_part.template push<MANY>(j, sum_S_lanes);
+                        else std::copy_n(sum_S_lanes, MANY, sum_S_part.now + j);
                         x_tile = x_from;
                     };
                     int64_t j = 0;
@@ -1127,7 +1139,8 @@ void whiten_sum_S_kept_run(
                     if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
-                    if constexpr (ACROSS) sum_S_part.next(step, 32);
+                    if (ACROSS && step == 32) sum_S_part.parts++;
+                    else if constexpr (ACROSS) sum_S_part.next(step, 32);
                     else if constexpr (!BRIEF) sum_S_part.next(sum_S_held, count, 2048);
                     if (!BRIEF && along && !dense) place.next(count);
                 }
@@ -1240,7 +1253,7 @@ void whiten_far_run(
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         float far_lanes[MANY];
-                        std::copy_n(far_part.now + j, MANY, far_lanes);
+                        std::fill_n(far_lanes, MANY, float(-INFINITY));
                         const float* const sum_S_kept_from = sum_S_kept_tile;
                         const int64_t sum_S_kept_step = inner.stride[2][0];
                         for (int64_t r = 0; r < step; r++) {
@@ -1248,7 +1261,8 @@ void whiten_far_run(
                             far_now = far_lanes;
                             group(j, many);
                         }
-                        std::copy_n(far_lanes, MANY, far_part.now + j);
+                        if (step == 32) far_part.template push<MANY>(j, far_lanes);
+                        else std::copy_n(far_lanes, MANY, far_part.now + j);
                         sum_S_kept_tile = sum_S_kept_from;
                     };
                     int64_t j = 0;
@@ -1287,7 +1301,8 @@ void whiten_far_run(
                     if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
-                    if constexpr (ACROSS) far_part.next(step, 32);
+                    if (ACROSS && step == 32) far_part.parts++;
+                    else if constexpr (ACROSS) far_part.next(step, 32);
                     else if constexpr (!BRIEF) far_part.next(far_held, count, 2048);
                     if (!BRIEF && along && !dense && !runs) place.next(count);
                 }
@@ -1418,7 +1433,7 @@ void whiten_kinds_run(
                     [[maybe_unused]] const auto round = [&](int64_t j, auto many) __attribute__((always_inline)) {
                         constexpr int64_t MANY = decltype(many)::value;
                         int64_t kinds_lanes[MANY];
-                        std::copy_n(kinds_part.now + j, MANY, kinds_lanes);
+                        std::fill_n(kinds_lanes, MANY, int64_t(0));
                         const float* const x_from = x_tile;
                         const int64_t x_step = inner.stride[2][0];
                         for (int64_t r = 0; r < step; r++) {
@@ -1426,7 +1441,8 @@ void whiten_kinds_run(
                             kinds_now = kinds_lanes;
                             group(j, many);
                         }
-                        std::copy_n(kinds_lanes, MANY, kinds_part.now + j);
+                        if (step == 32) kinds_part.template push<MANY>(j, kinds_lanes);
+                        else std::copy_n(kinds_lanes, MANY, kinds_part.now + j);
                         x_tile = x_from;
                     };
                     int64_t j = 0;
@@ -1468,7 +1484,8 @@ void whiten_kinds_run(
                     if constexpr (!ACROSS && !BRIEF) {
                         if (groups < count) group(groups, Rest());
                     }
-                    if constexpr (ACROSS) kinds_part.next(step, 32);
+                    if (ACROSS && step == 32) kinds_part.parts++;
+                    else if constexpr (ACROSS) kinds_part.next(step, 32);
                     else if constexpr (!BRIEF) kinds_part.next(kinds_held, count, 2048);
                     if (!BRIEF && along && !dense && !runs) place.next(count);
                 }
