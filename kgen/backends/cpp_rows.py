@@ -205,6 +205,16 @@ class RowsView(RowUnit):
         """Whether some reading does."""
         return any(self.rounds(c) for c in (*self.phases, *self.once) if c.element)
 
+    def halved(self, c: PhaseView) -> str:
+        """The type of all that a reading reads, if that may be bf16 and lanes of rows side by side may be in any order until a round of
+        theirs ends: where none takes what is its row's own; else ""."""
+        return self.paired(c) if self.rounds(c) and not c.takes else ""
+
+    @property
+    def halves(self) -> bool:
+        """Whether some reading has them so."""
+        return any(self.halved(c) for c in (*self.phases, *self.once) if c.element)
+
     @property
     def words(self) -> bool:
         """Whether some reading takes two neighbours of a word at a time."""

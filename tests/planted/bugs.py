@@ -206,6 +206,8 @@ BUGS = (
         "{{ t.name }}_from + {{ t.name }}_step", CPP_OWN + "test_a_column_is_the_same_alone_and_among_others"),
     bug("the first columns wait for all of them (C++)", "templates/cpp/rows_partials.cpp.jinja", "combine(waiting(d)[j + l], held[l])",
         "combine(waiting(d)[l], held[l])", CPP_OWN + "test_columns_of_few_bits_have_the_sums_of_their_values_in_f32"),
+    bug("columns of 16 bits stay in the order of halves (C++)", "templates/cpp/rows.cpp.jinja", "lanes[2 * l + 1] = halves[l + N / 2];",
+        "lanes[l + N / 2] = halves[l + N / 2];", CPP_OWN + "test_columns_of_few_bits_have_the_sums_of_their_values_in_f32"),
     bug("runs go on without a carry (C++)", "templates/cpp/loop.cpp.jinja",
         "for (int k = 0; k < K; k++) offset[k] += loop.stride[k][d - 1] - loop.size[d] * loop.stride[k][d];",
         "for (int k = 0; k < K; k++) offset[k] += 0;", CPP_OWN + "test_rows_of_several_runs_are_those_of_one"),

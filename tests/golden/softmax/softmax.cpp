@@ -500,6 +500,20 @@ template <int64_t N> inline void narrowed(const float* wide, bf16* y) {
     for (int64_t l = 0; l < N / 2; l++) put(y + 2 * l, wide[l], wide[l + N / 2]);
 }
 
+// N lanes that are such halves, in the order of their neighbours.
+template <int64_t N, typename F> inline void zipped(F* lanes) {
+    F halves[N];
+    std::copy_n(lanes, N, halves);
+    for (int64_t l = 0; l < N / 2; l++) {
+        lanes[2 * l] = halves[l];
+        lanes[2 * l + 1] = halves[l + N / 2];
+    }
+}
+// N lanes of rows side by side that stay in registers, in which order is their own matter.
+template <int64_t N> struct Held {
+    static constexpr int64_t value = N;
+};
+
 // The same for the segments of a row; of a row that is one, the body stands where it is called.
 template <bool ALONE, typename Body> inline void segmented(bool pays, int64_t n, const Body& body) {
     if constexpr (ALONE) body(0);
@@ -577,7 +591,8 @@ void softmax_run(
                         const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                             constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                             [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                            constexpr bool PAIRS = !ACROSS && decltype(whole)::value > 0 && std::is_same_v<T, bf16>;  // as halves of words, the lower ones first
+                            constexpr bool ANY = !ACROSS || std::is_same_v<decltype(whole), Held<OF>>;  // whether lanes may be in any order
+                            constexpr bool PAIRS = ANY && decltype(whole)::value > 0 && std::is_same_v<T, bf16>;  // as halves of words, the lower ones first
                             [[maybe_unused]] F x_wide[OF];
                             if constexpr (PAIRS) widened<OF>(x_tile + j, x_wide);
                             [[maybe_unused]] F max_N_given[OF];
@@ -602,8 +617,9 @@ void softmax_run(
                             for (int64_t r = 0; r < step; r++) {
                                 x_tile = x_from + r * x_step;
                                 max_N_now = max_N_lanes;
-                                group(j, many);
+                                group(j, Held<MANY>());
                             }
+                            if constexpr (std::is_same_v<T, bf16>) zipped<MANY>(max_N_lanes);
                             if (step == 32) max_N_part.template push<MANY>(j, max_N_lanes);
                             else std::copy_n(max_N_lanes, MANY, max_N_part.now + j);
                             x_tile = x_from;

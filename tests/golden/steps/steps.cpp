@@ -417,6 +417,20 @@ template <int64_t N> inline void narrowed(const float* wide, bf16* y) {
     for (int64_t l = 0; l < N / 2; l++) put(y + 2 * l, wide[l], wide[l + N / 2]);
 }
 
+// N lanes that are such halves, in the order of their neighbours.
+template <int64_t N, typename F> inline void zipped(F* lanes) {
+    F halves[N];
+    std::copy_n(lanes, N, halves);
+    for (int64_t l = 0; l < N / 2; l++) {
+        lanes[2 * l] = halves[l];
+        lanes[2 * l + 1] = halves[l + N / 2];
+    }
+}
+// N lanes of rows side by side that stay in registers, in which order is their own matter.
+template <int64_t N> struct Held {
+    static constexpr int64_t value = N;
+};
+
 // The same for the segments of a row; of a row that is one, the body stands where it is called.
 template <bool ALONE, typename Body> inline void segmented(bool pays, int64_t n, const Body& body) {
     if constexpr (ALONE) body(0);
@@ -537,7 +551,8 @@ void steps_run(
                     const auto group = [&](int64_t j, auto whole) __attribute__((always_inline)) {  // the last group of a row may not be whole
                         constexpr int64_t OF = decltype(whole)::value ? decltype(whole)::value : GROUP;
                         [[maybe_unused]] const int left = decltype(whole)::value ? OF : int(count - j);
-                        constexpr bool PAIRS = !ACROSS && decltype(whole)::value > 0 && std::is_same_v<U, bf16>;  // as halves of words, the lower ones first
+                        constexpr bool ANY = !ACROSS || std::is_same_v<decltype(whole), Held<OF>>;  // whether lanes may be in any order
+                        constexpr bool PAIRS = ANY && decltype(whole)::value > 0 && std::is_same_v<U, bf16>;  // as halves of words, the lower ones first
                         [[maybe_unused]] G g_wide[OF];
                         if constexpr (PAIRS) widened<OF>(g_tile + j, g_wide);
                         for (int l = 0; g_next && l < OF; l += 64 / sizeof(U)) __builtin_prefetch(g_next + j + l);
@@ -563,8 +578,9 @@ void steps_run(
                         for (int64_t r = 0; r < step; r++) {
                             g_tile = g_from + r * g_step;
                             sum_N_now = sum_N_lanes;
-                            group(j, many);
+                            group(j, Held<MANY>());
                         }
+                        if constexpr (std::is_same_v<U, bf16>) zipped<MANY>(sum_N_lanes);
                         if (step == 32) sum_N_part.template push<MANY>(j, sum_N_lanes);
                         else std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
                         g_tile = g_from;
