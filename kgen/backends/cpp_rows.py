@@ -215,6 +215,10 @@ class RowsView(RowUnit):
         """Whether some reading has them so."""
         return any(self.halved(c) for c in (*self.phases, *self.once) if c.element)
 
+    def ahead_across(self, c: PhaseView) -> list[Tensor]:
+        """What a reading of rows side by side may ask for ahead: what runs along them and along each; all else is small."""
+        return [t for t in c.inputs if set(t.dims) & set(self.rows) and set(t.dims) & set(self.inner)] if self.rounds(c) else []
+
     @property
     def words(self) -> bool:
         """Whether some reading takes two neighbours of a word at a time."""

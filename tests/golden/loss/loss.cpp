@@ -652,6 +652,12 @@ void loss_l_run(
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
+                    // What is read 16 KB on is asked for, of more than caches hold: elements that are widened take so many instructions that few
+                    // are on their way, of floats a page and more is.
+                    const int64_t x_on = 1 + 16384 / (width * int64_t(sizeof(T)));
+                    const bool x_large = rows.numel * n * int64_t(sizeof(T)) > 8 << 20;
+                    const bool x_later = sizeof(T) < 4 && x_large && x_side && inner.rank == 1 && n > x_on;
+                    const int64_t x_far = x_later ? x_on * inner.stride[7][0] : 0;
                     typename Loop<8>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
@@ -691,11 +697,16 @@ void loss_l_run(
                             std::fill_n(max_V_lanes, MANY, F(-INFINITY));
                             const T* const x_from = x_tile;
                             const int64_t x_step = inner.stride[7][0];
-                            for (int64_t r = 0; r < step; r++) {
-                                x_tile = x_from + r * x_step;
-                                max_V_now = max_V_lanes;
-                                group(j, Held<MANY>());
-                            }
+                            const auto through = [&](auto asks) __attribute__((always_inline)) {
+                                for (int64_t r = 0; r < step; r++) {
+                                    x_tile = x_from + r * x_step;
+                                    max_V_now = max_V_lanes;
+                                    for (int64_t l = 0; decltype(asks)::value && l < MANY; l += 64 / sizeof(T)) __builtin_prefetch(x_tile + x_far + j + l);
+                                    group(j, Held<MANY>());
+                                }
+                            };
+                            if (x_far) through(std::true_type());
+                            else through(std::false_type());
                             if constexpr (std::is_same_v<T, bf16>) zipped<MANY>(max_V_lanes);
                             if (step == 32) max_V_part.template push<MANY>(j, max_V_lanes);
                             else std::copy_n(max_V_lanes, MANY, max_V_part.now + j);
@@ -707,6 +718,7 @@ void loss_l_run(
                             for (; sided && j < groups; j += GROUP) round(j, Whole());
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
                                 max_V_now = max_V_part.now + j;
+                                for (int64_t l = 0; x_far && l < 4 * GROUP; l += 64 / sizeof(T)) __builtin_prefetch(x_tile + x_far + j + l);
                                 group(j, Several());
                             }
                         }
@@ -746,6 +758,12 @@ void loss_l_run(
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
+                    // What is read 16 KB on is asked for, of more than caches hold: elements that are widened take so many instructions that few
+                    // are on their way, of floats a page and more is.
+                    const int64_t x_on = 1 + 16384 / (width * int64_t(sizeof(T)));
+                    const bool x_large = rows.numel * n * int64_t(sizeof(T)) > 8 << 20;
+                    const bool x_later = sizeof(T) < 4 && x_large && x_side && inner.rank == 1 && n > x_on;
+                    const int64_t x_far = x_later ? x_on * inner.stride[7][0] : 0;
                     const bool asks = segments == 1 && row + far < rows.numel;  // for a row that is near when its turn comes
                     const bool x_asks = asks && (BRIEF || x_dense || (along && inner.stride[7][inner.rank - 1] == 1));
                     const T* const x_ahead = x_asks ? x + rows.offset(7, row + far) : nullptr;
@@ -790,11 +808,16 @@ void loss_l_run(
                             std::fill_n(sum_V_lanes, MANY, F(0));
                             const T* const x_from = x_tile;
                             const int64_t x_step = inner.stride[7][0];
-                            for (int64_t r = 0; r < step; r++) {
-                                x_tile = x_from + r * x_step;
-                                sum_V_now = sum_V_lanes;
-                                group(j, many);
-                            }
+                            const auto through = [&](auto asks) __attribute__((always_inline)) {
+                                for (int64_t r = 0; r < step; r++) {
+                                    x_tile = x_from + r * x_step;
+                                    sum_V_now = sum_V_lanes;
+                                    for (int64_t l = 0; decltype(asks)::value && l < MANY; l += 64 / sizeof(T)) __builtin_prefetch(x_tile + x_far + j + l);
+                                    group(j, many);
+                                }
+                            };
+                            if (x_far) through(std::true_type());
+                            else through(std::false_type());
                             if (step == 32) sum_V_part.template push<MANY>(j, sum_V_lanes);
                             else std::copy_n(sum_V_lanes, MANY, sum_V_part.now + j);
                             x_tile = x_from;
@@ -805,6 +828,7 @@ void loss_l_run(
                             for (; sided && j < groups; j += GROUP) round(j, Whole());
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
                                 sum_V_now = sum_V_part.now + j;
+                                for (int64_t l = 0; x_far && l < 4 * GROUP; l += 64 / sizeof(T)) __builtin_prefetch(x_tile + x_far + j + l);
                                 group(j, Several());
                             }
                         }
@@ -1101,11 +1125,14 @@ void loss_scaled_run(
                         std::fill_n(sum_V_lanes, MANY, 0.0f);
                         const float* const weight_from = weight_tile;
                         const int64_t weight_step = inner.stride[5][0];
-                        for (int64_t r = 0; r < step; r++) {
-                            weight_tile = weight_from + r * weight_step;
-                            sum_V_now = sum_V_lanes;
-                            group(j, many);
-                        }
+                        const auto through = [&]() __attribute__((always_inline)) {
+                            for (int64_t r = 0; r < step; r++) {
+                                weight_tile = weight_from + r * weight_step;
+                                sum_V_now = sum_V_lanes;
+                                group(j, many);
+                            }
+                        };
+                        through();
                         if (step == 32) sum_V_part.template push<MANY>(j, sum_V_lanes);
                         else std::copy_n(sum_V_lanes, MANY, sum_V_part.now + j);
                         weight_tile = weight_from;
@@ -1267,6 +1294,12 @@ void loss_sum_D_kept_run(
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && table_side;
+                // What is read 16 KB on is asked for, of more than caches hold: elements that are widened take so many instructions that few
+                // are on their way, of floats a page and more is.
+                const int64_t table_on = 1 + 16384 / (width * int64_t(sizeof(T)));
+                const bool table_large = rows.numel * n * int64_t(sizeof(T)) > 8 << 20;
+                const bool table_later = sizeof(T) < 4 && table_large && table_side && inner.rank == 1 && n > table_on;
+                const int64_t table_far = table_later ? table_on * inner.stride[1][0] : 0;
                 const T* const table_ahead = table_dense ? table_row + 4096 / sizeof(T) : nullptr;  // a page on: the processor's own guesses end with one
                 typename Loop<2>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
@@ -1309,11 +1342,16 @@ void loss_sum_D_kept_run(
                         std::fill_n(sum_D_lanes, MANY, F(0));
                         const T* const table_from = table_tile;
                         const int64_t table_step = inner.stride[1][0];
-                        for (int64_t r = 0; r < step; r++) {
-                            table_tile = table_from + r * table_step;
-                            sum_D_now = sum_D_lanes;
-                            group(j, Held<MANY>());
-                        }
+                        const auto through = [&](auto asks) __attribute__((always_inline)) {
+                            for (int64_t r = 0; r < step; r++) {
+                                table_tile = table_from + r * table_step;
+                                sum_D_now = sum_D_lanes;
+                                for (int64_t l = 0; decltype(asks)::value && l < MANY; l += 64 / sizeof(T)) __builtin_prefetch(table_tile + table_far + j + l);
+                                group(j, Held<MANY>());
+                            }
+                        };
+                        if (table_far) through(std::true_type());
+                        else through(std::false_type());
                         if constexpr (std::is_same_v<T, bf16>) zipped<MANY>(sum_D_lanes);
                         if (step == 32) sum_D_part.template push<MANY>(j, sum_D_lanes);
                         else std::copy_n(sum_D_lanes, MANY, sum_D_part.now + j);
@@ -1325,6 +1363,7 @@ void loss_sum_D_kept_run(
                         for (; sided && j < groups; j += GROUP) round(j, Whole());
                         for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
                             sum_D_now = sum_D_part.now + j;
+                            for (int64_t l = 0; table_far && l < 4 * GROUP; l += 64 / sizeof(T)) __builtin_prefetch(table_tile + table_far + j + l);
                             group(j, Several());
                         }
                     }
@@ -1450,11 +1489,14 @@ void loss_m_run(
                         std::fill_n(sum_all_lanes, MANY, F(0));
                         const F* const l_kept_from = l_kept_tile;
                         const int64_t l_kept_step = inner.stride[1][0];
-                        for (int64_t r = 0; r < step; r++) {
-                            l_kept_tile = l_kept_from + r * l_kept_step;
-                            sum_all_now = sum_all_lanes;
-                            group(j, many);
-                        }
+                        const auto through = [&]() __attribute__((always_inline)) {
+                            for (int64_t r = 0; r < step; r++) {
+                                l_kept_tile = l_kept_from + r * l_kept_step;
+                                sum_all_now = sum_all_lanes;
+                                group(j, many);
+                            }
+                        };
+                        through();
                         if (step == 32) sum_all_part.template push<MANY>(j, sum_all_lanes);
                         else std::copy_n(sum_all_lanes, MANY, sum_all_part.now + j);
                         l_kept_tile = l_kept_from;

@@ -423,6 +423,12 @@ void moving_run_run(
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
+                // What is read 16 KB on is asked for, of more than caches hold: elements that are widened take so many instructions that few
+                // are on their way, of floats a page and more is.
+                const int64_t x_on = 1 + 16384 / (width * int64_t(sizeof(float)));
+                const bool x_large = rows.numel * n * int64_t(sizeof(float)) > 8 << 20;
+                const bool x_later = sizeof(float) < 4 && x_large && x_side && inner.rank == 1 && n > x_on;
+                const int64_t x_far = x_later ? x_on * inner.stride[3][0] : 0;
                 typename Loop<4>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
@@ -459,11 +465,16 @@ void moving_run_run(
                         std::fill_n(low_lanes, MANY, float(INFINITY));
                         const float* const x_from = x_tile;
                         const int64_t x_step = inner.stride[3][0];
-                        for (int64_t r = 0; r < step; r++) {
-                            x_tile = x_from + r * x_step;
-                            low_now = low_lanes;
-                            group(j, many);
-                        }
+                        const auto through = [&](auto asks) __attribute__((always_inline)) {
+                            for (int64_t r = 0; r < step; r++) {
+                                x_tile = x_from + r * x_step;
+                                low_now = low_lanes;
+                                for (int64_t l = 0; decltype(asks)::value && l < MANY; l += 64 / sizeof(float)) __builtin_prefetch(x_tile + x_far + j + l);
+                                group(j, many);
+                            }
+                        };
+                        if (x_far) through(std::true_type());
+                        else through(std::false_type());
                         if (step == 32) low_part.template push<MANY>(j, low_lanes);
                         else std::copy_n(low_lanes, MANY, low_part.now + j);
                         x_tile = x_from;
@@ -474,6 +485,7 @@ void moving_run_run(
                         for (; sided && j < groups; j += GROUP) round(j, Whole());
                         for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
                             low_now = low_part.now + j;
+                            for (int64_t l = 0; x_far && l < 4 * GROUP; l += 64 / sizeof(float)) __builtin_prefetch(x_tile + x_far + j + l);
                             group(j, Several());
                         }
                     }
@@ -505,6 +517,12 @@ void moving_run_run(
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
+                // What is read 16 KB on is asked for, of more than caches hold: elements that are widened take so many instructions that few
+                // are on their way, of floats a page and more is.
+                const int64_t x_on = 1 + 16384 / (width * int64_t(sizeof(float)));
+                const bool x_large = rows.numel * n * int64_t(sizeof(float)) > 8 << 20;
+                const bool x_later = sizeof(float) < 4 && x_large && x_side && inner.rank == 1 && n > x_on;
+                const int64_t x_far = x_later ? x_on * inner.stride[3][0] : 0;
                 typename Loop<4>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                     const int64_t rest = end - i, own = rest < GROUP ? rest : rest / GROUP * GROUP;
@@ -541,11 +559,16 @@ void moving_run_run(
                         std::fill_n(sum_N_lanes, MANY, 0.0f);
                         const float* const x_from = x_tile;
                         const int64_t x_step = inner.stride[3][0];
-                        for (int64_t r = 0; r < step; r++) {
-                            x_tile = x_from + r * x_step;
-                            sum_N_now = sum_N_lanes;
-                            group(j, many);
-                        }
+                        const auto through = [&](auto asks) __attribute__((always_inline)) {
+                            for (int64_t r = 0; r < step; r++) {
+                                x_tile = x_from + r * x_step;
+                                sum_N_now = sum_N_lanes;
+                                for (int64_t l = 0; decltype(asks)::value && l < MANY; l += 64 / sizeof(float)) __builtin_prefetch(x_tile + x_far + j + l);
+                                group(j, many);
+                            }
+                        };
+                        if (x_far) through(std::true_type());
+                        else through(std::false_type());
                         if (step == 32) sum_N_part.template push<MANY>(j, sum_N_lanes);
                         else std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
                         x_tile = x_from;
@@ -556,6 +579,7 @@ void moving_run_run(
                         for (; sided && j < groups; j += GROUP) round(j, Whole());
                         for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
                             sum_N_now = sum_N_part.now + j;
+                            for (int64_t l = 0; x_far && l < 4 * GROUP; l += 64 / sizeof(float)) __builtin_prefetch(x_tile + x_far + j + l);
                             group(j, Several());
                         }
                     }
@@ -595,6 +619,12 @@ void moving_run_run(
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
+                // What is read 16 KB on is asked for, of more than caches hold: elements that are widened take so many instructions that few
+                // are on their way, of floats a page and more is.
+                const int64_t x_on = 1 + 16384 / (width * int64_t(sizeof(float)));
+                const bool x_large = rows.numel * n * int64_t(sizeof(float)) > 8 << 20;
+                const bool x_later = sizeof(float) < 4 && x_large && x_side && inner.rank == 1 && n > x_on;
+                const int64_t x_far = x_later ? x_on * inner.stride[3][0] : 0;
                 const bool asks = segments == 1 && row + far < rows.numel;  // for a row that is near when its turn comes
                 const bool x_asks = asks && (BRIEF || x_dense || (along && inner.stride[3][inner.rank - 1] == 1));
                 const float* const x_ahead = x_asks ? x + rows.offset(3, row + far) : nullptr;
@@ -637,11 +667,16 @@ void moving_run_run(
                         std::fill_n(high_lanes, MANY, float(-INFINITY));
                         const float* const x_from = x_tile;
                         const int64_t x_step = inner.stride[3][0];
-                        for (int64_t r = 0; r < step; r++) {
-                            x_tile = x_from + r * x_step;
-                            high_now = high_lanes;
-                            group(j, many);
-                        }
+                        const auto through = [&](auto asks) __attribute__((always_inline)) {
+                            for (int64_t r = 0; r < step; r++) {
+                                x_tile = x_from + r * x_step;
+                                high_now = high_lanes;
+                                for (int64_t l = 0; decltype(asks)::value && l < MANY; l += 64 / sizeof(float)) __builtin_prefetch(x_tile + x_far + j + l);
+                                group(j, many);
+                            }
+                        };
+                        if (x_far) through(std::true_type());
+                        else through(std::false_type());
                         if (step == 32) high_part.template push<MANY>(j, high_lanes);
                         else std::copy_n(high_lanes, MANY, high_part.now + j);
                         x_tile = x_from;
@@ -652,6 +687,7 @@ void moving_run_run(
                         for (; sided && j < groups; j += GROUP) round(j, Whole());
                         for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
                             high_now = high_part.now + j;
+                            for (int64_t l = 0; x_far && l < 4 * GROUP; l += 64 / sizeof(float)) __builtin_prefetch(x_tile + x_far + j + l);
                             group(j, Several());
                         }
                     }
@@ -752,6 +788,12 @@ void moving_moving_kernel_run(
                 const int64_t most = dense || runs ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
+                // What is read 16 KB on is asked for, of more than caches hold: elements that are widened take so many instructions that few
+                // are on their way, of floats a page and more is.
+                const int64_t x_on = 1 + 16384 / (width * int64_t(sizeof(float)));
+                const bool x_large = rows.numel * n * int64_t(sizeof(float)) > 8 << 20;
+                const bool x_later = sizeof(float) < 4 && x_large && x_side && inner.rank == 1 && n > x_on;
+                const int64_t x_far = x_later ? x_on * inner.stride[1][0] : 0;
                 const float* const x_ahead = x_dense ? x_row + 4096 / sizeof(float) : nullptr;  // a page on: the processor's own guesses end with one
                 typename Loop<2>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense && !even);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
@@ -791,11 +833,16 @@ void moving_moving_kernel_run(
                         std::fill_n(moving_kernel_lanes, MANY, 0.0f);
                         const float* const x_from = x_tile;
                         const int64_t x_step = inner.stride[1][0];
-                        for (int64_t r = 0; r < step; r++) {
-                            x_tile = x_from + r * x_step;
-                            moving_kernel_now = moving_kernel_lanes;
-                            group(j, many);
-                        }
+                        const auto through = [&](auto asks) __attribute__((always_inline)) {
+                            for (int64_t r = 0; r < step; r++) {
+                                x_tile = x_from + r * x_step;
+                                moving_kernel_now = moving_kernel_lanes;
+                                for (int64_t l = 0; decltype(asks)::value && l < MANY; l += 64 / sizeof(float)) __builtin_prefetch(x_tile + x_far + j + l);
+                                group(j, many);
+                            }
+                        };
+                        if (x_far) through(std::true_type());
+                        else through(std::false_type());
                         if (step == 32) moving_kernel_part.template push<MANY>(j, moving_kernel_lanes);
                         else std::copy_n(moving_kernel_lanes, MANY, moving_kernel_part.now + j);
                         x_tile = x_from;
@@ -806,6 +853,7 @@ void moving_moving_kernel_run(
                         for (; sided && j < groups; j += GROUP) round(j, Whole());
                         for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
                             moving_kernel_now = moving_kernel_part.now + j;
+                            for (int64_t l = 0; x_far && l < 4 * GROUP; l += 64 / sizeof(float)) __builtin_prefetch(x_tile + x_far + j + l);
                             group(j, Several());
                         }
                     }

@@ -921,6 +921,12 @@ void places_i_run(
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
+                // What is read 16 KB on is asked for, of more than caches hold: elements that are widened take so many instructions that few
+                // are on their way, of floats a page and more is.
+                const int64_t x_on = 1 + 16384 / (width * int64_t(sizeof(T)));
+                const bool x_large = rows.numel * n * int64_t(sizeof(T)) > 8 << 20;
+                const bool x_later = sizeof(T) < 4 && x_large && x_side && inner.rank == 1 && n > x_on;
+                const int64_t x_far = x_later ? x_on * inner.stride[16][0] : 0;
                 const bool asks = segments == 1 && row + far < rows.numel;  // for a row that is near when its turn comes
                 const bool x_asks = asks && (BRIEF || x_dense || (along && inner.stride[16][inner.rank - 1] == 1));
                 const T* const x_ahead = x_asks ? x + rows.offset(16, row + far) : nullptr;
@@ -979,11 +985,16 @@ void places_i_run(
                         std::fill_n(spread_lanes, MANY, F(0));
                         const T* const x_from = x_tile;
                         const int64_t x_step = inner.stride[16][0];
-                        for (int64_t r = 0; r < step; r++) {
-                            x_tile = x_from + r * x_step;
-                            spread_now = spread_lanes;
-                            group(j, many);
-                        }
+                        const auto through = [&](auto asks) __attribute__((always_inline)) {
+                            for (int64_t r = 0; r < step; r++) {
+                                x_tile = x_from + r * x_step;
+                                spread_now = spread_lanes;
+                                for (int64_t l = 0; decltype(asks)::value && l < MANY; l += 64 / sizeof(T)) __builtin_prefetch(x_tile + x_far + j + l);
+                                group(j, many);
+                            }
+                        };
+                        if (x_far) through(std::true_type());
+                        else through(std::false_type());
                         if (step == 32) spread_part.template push<MANY>(j, spread_lanes);
                         else std::copy_n(spread_lanes, MANY, spread_part.now + j);
                         x_tile = x_from;
@@ -994,6 +1005,7 @@ void places_i_run(
                         for (; sided && j < groups; j += GROUP) round(j, Whole());
                         for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
                             spread_now = spread_part.now + j;
+                            for (int64_t l = 0; x_far && l < 4 * GROUP; l += 64 / sizeof(T)) __builtin_prefetch(x_tile + x_far + j + l);
                             group(j, Several());
                         }
                     }

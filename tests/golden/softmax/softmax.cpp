@@ -575,6 +575,12 @@ void softmax_run(
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
+                    // What is read 16 KB on is asked for, of more than caches hold: elements that are widened take so many instructions that few
+                    // are on their way, of floats a page and more is.
+                    const int64_t x_on = 1 + 16384 / (width * int64_t(sizeof(T)));
+                    const bool x_large = rows.numel * n * int64_t(sizeof(T)) > 8 << 20;
+                    const bool x_later = sizeof(T) < 4 && x_large && x_side && inner.rank == 1 && n > x_on;
+                    const int64_t x_far = x_later ? x_on * inner.stride[1][0] : 0;
                     typename Loop<2>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
@@ -614,11 +620,16 @@ void softmax_run(
                             std::fill_n(max_N_lanes, MANY, F(-INFINITY));
                             const T* const x_from = x_tile;
                             const int64_t x_step = inner.stride[1][0];
-                            for (int64_t r = 0; r < step; r++) {
-                                x_tile = x_from + r * x_step;
-                                max_N_now = max_N_lanes;
-                                group(j, Held<MANY>());
-                            }
+                            const auto through = [&](auto asks) __attribute__((always_inline)) {
+                                for (int64_t r = 0; r < step; r++) {
+                                    x_tile = x_from + r * x_step;
+                                    max_N_now = max_N_lanes;
+                                    for (int64_t l = 0; decltype(asks)::value && l < MANY; l += 64 / sizeof(T)) __builtin_prefetch(x_tile + x_far + j + l);
+                                    group(j, Held<MANY>());
+                                }
+                            };
+                            if (x_far) through(std::true_type());
+                            else through(std::false_type());
                             if constexpr (std::is_same_v<T, bf16>) zipped<MANY>(max_N_lanes);
                             if (step == 32) max_N_part.template push<MANY>(j, max_N_lanes);
                             else std::copy_n(max_N_lanes, MANY, max_N_part.now + j);
@@ -630,6 +641,7 @@ void softmax_run(
                             for (; sided && j < groups; j += GROUP) round(j, Whole());
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
                                 max_N_now = max_N_part.now + j;
+                                for (int64_t l = 0; x_far && l < 4 * GROUP; l += 64 / sizeof(T)) __builtin_prefetch(x_tile + x_far + j + l);
                                 group(j, Several());
                             }
                         }
@@ -664,6 +676,12 @@ void softmax_run(
                     const int64_t most = dense ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(T)) && x_side;
+                    // What is read 16 KB on is asked for, of more than caches hold: elements that are widened take so many instructions that few
+                    // are on their way, of floats a page and more is.
+                    const int64_t x_on = 1 + 16384 / (width * int64_t(sizeof(T)));
+                    const bool x_large = rows.numel * n * int64_t(sizeof(T)) > 8 << 20;
+                    const bool x_later = sizeof(T) < 4 && x_large && x_side && inner.rank == 1 && n > x_on;
+                    const int64_t x_far = x_later ? x_on * inner.stride[1][0] : 0;
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                     const bool x_asks = asks && n <= NEAR && (BRIEF || x_dense || (along && inner.stride[1][inner.rank - 1] == 1));
                     const T* const x_ahead = x_asks ? x + rows.offset(1, row + 1) : nullptr;
@@ -708,11 +726,16 @@ void softmax_run(
                             std::fill_n(sum_N_lanes, MANY, F(0));
                             const T* const x_from = x_tile;
                             const int64_t x_step = inner.stride[1][0];
-                            for (int64_t r = 0; r < step; r++) {
-                                x_tile = x_from + r * x_step;
-                                sum_N_now = sum_N_lanes;
-                                group(j, many);
-                            }
+                            const auto through = [&](auto asks) __attribute__((always_inline)) {
+                                for (int64_t r = 0; r < step; r++) {
+                                    x_tile = x_from + r * x_step;
+                                    sum_N_now = sum_N_lanes;
+                                    for (int64_t l = 0; decltype(asks)::value && l < MANY; l += 64 / sizeof(T)) __builtin_prefetch(x_tile + x_far + j + l);
+                                    group(j, many);
+                                }
+                            };
+                            if (x_far) through(std::true_type());
+                            else through(std::false_type());
                             if (step == 32) sum_N_part.template push<MANY>(j, sum_N_lanes);
                             else std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
                             x_tile = x_from;
@@ -723,6 +746,7 @@ void softmax_run(
                             for (; sided && j < groups; j += GROUP) round(j, Whole());
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
                                 sum_N_now = sum_N_part.now + j;
+                                for (int64_t l = 0; x_far && l < 4 * GROUP; l += 64 / sizeof(T)) __builtin_prefetch(x_tile + x_far + j + l);
                                 group(j, Several());
                             }
                         }

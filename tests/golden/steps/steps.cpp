@@ -531,6 +531,12 @@ void steps_run(
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(U)) && g_side;
+                // What is read 16 KB on is asked for, of more than caches hold: elements that are widened take so many instructions that few
+                // are on their way, of floats a page and more is.
+                const int64_t g_on = 1 + 16384 / (width * int64_t(sizeof(U)));
+                const bool g_large = rows.numel * n * int64_t(sizeof(U)) > 8 << 20;
+                const bool g_later = sizeof(U) < 4 && g_large && g_side && inner.rank == 1 && n > g_on;
+                const int64_t g_far = g_later ? g_on * inner.stride[0][0] : 0;
                 const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                 const bool g_asks = asks && n <= NEAR && (BRIEF || g_dense || (along && inner.stride[0][inner.rank - 1] == 1));
                 const U* const g_ahead = g_asks ? g + rows.offset(0, row + 1) : nullptr;
@@ -575,11 +581,16 @@ void steps_run(
                         std::fill_n(sum_N_lanes, MANY, G(0));
                         const U* const g_from = g_tile;
                         const int64_t g_step = inner.stride[0][0];
-                        for (int64_t r = 0; r < step; r++) {
-                            g_tile = g_from + r * g_step;
-                            sum_N_now = sum_N_lanes;
-                            group(j, Held<MANY>());
-                        }
+                        const auto through = [&](auto asks) __attribute__((always_inline)) {
+                            for (int64_t r = 0; r < step; r++) {
+                                g_tile = g_from + r * g_step;
+                                sum_N_now = sum_N_lanes;
+                                for (int64_t l = 0; decltype(asks)::value && l < MANY; l += 64 / sizeof(U)) __builtin_prefetch(g_tile + g_far + j + l);
+                                group(j, Held<MANY>());
+                            }
+                        };
+                        if (g_far) through(std::true_type());
+                        else through(std::false_type());
                         if constexpr (std::is_same_v<U, bf16>) zipped<MANY>(sum_N_lanes);
                         if (step == 32) sum_N_part.template push<MANY>(j, sum_N_lanes);
                         else std::copy_n(sum_N_lanes, MANY, sum_N_part.now + j);
@@ -591,6 +602,7 @@ void steps_run(
                         for (; sided && j < groups; j += GROUP) round(j, Whole());
                         for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
                             sum_N_now = sum_N_part.now + j;
+                            for (int64_t l = 0; g_far && l < 4 * GROUP; l += 64 / sizeof(U)) __builtin_prefetch(g_tile + g_far + j + l);
                             group(j, Several());
                         }
                     }

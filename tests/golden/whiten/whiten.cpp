@@ -429,6 +429,12 @@ void whiten_y_run(
                     const int64_t most = dense || runs ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
+                    // What is read 16 KB on is asked for, of more than caches hold: elements that are widened take so many instructions that few
+                    // are on their way, of floats a page and more is.
+                    const int64_t x_on = 1 + 16384 / (width * int64_t(sizeof(float)));
+                    const bool x_large = rows.numel * n * int64_t(sizeof(float)) > 8 << 20;
+                    const bool x_later = sizeof(float) < 4 && x_large && x_side && inner.rank == 1 && n > x_on;
+                    const int64_t x_far = x_later ? x_on * inner.stride[5][0] : 0;
                     typename Loop<6>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense && !even);
                     for (int64_t i = s * SEGMENT, step; i < end; i += step) {
                         const int64_t rest = end - i, own = rest < GROUP || ONCE ? rest : rest / GROUP * GROUP;
@@ -464,11 +470,16 @@ void whiten_y_run(
                             std::fill_n(sum_B_S_lanes, MANY, 0.0f);
                             const float* const x_from = x_tile;
                             const int64_t x_step = inner.stride[5][0];
-                            for (int64_t r = 0; r < step; r++) {
-                                x_tile = x_from + r * x_step;
-                                sum_B_S_now = sum_B_S_lanes;
-                                group(j, many);
-                            }
+                            const auto through = [&](auto asks) __attribute__((always_inline)) {
+                                for (int64_t r = 0; r < step; r++) {
+                                    x_tile = x_from + r * x_step;
+                                    sum_B_S_now = sum_B_S_lanes;
+                                    for (int64_t l = 0; decltype(asks)::value && l < MANY; l += 64 / sizeof(float)) __builtin_prefetch(x_tile + x_far + j + l);
+                                    group(j, many);
+                                }
+                            };
+                            if (x_far) through(std::true_type());
+                            else through(std::false_type());
                             if (step == 32) sum_B_S_part.template push<MANY>(j, sum_B_S_lanes);
                             else std::copy_n(sum_B_S_lanes, MANY, sum_B_S_part.now + j);
                             x_tile = x_from;
@@ -479,6 +490,7 @@ void whiten_y_run(
                             for (; sided && j < groups; j += GROUP) round(j, Whole());
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
                                 sum_B_S_now = sum_B_S_part.now + j;
+                                for (int64_t l = 0; x_far && l < 4 * GROUP; l += 64 / sizeof(float)) __builtin_prefetch(x_tile + x_far + j + l);
                                 group(j, Several());
                             }
                         }
@@ -550,6 +562,12 @@ void whiten_y_run(
                     const int64_t most = dense || runs ? LANES : span;
                     // Lanes stay in registers for a round of elements.
                     const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
+                    // What is read 16 KB on is asked for, of more than caches hold: elements that are widened take so many instructions that few
+                    // are on their way, of floats a page and more is.
+                    const int64_t x_on = 1 + 16384 / (width * int64_t(sizeof(float)));
+                    const bool x_large = rows.numel * n * int64_t(sizeof(float)) > 8 << 20;
+                    const bool x_later = sizeof(float) < 4 && x_large && x_side && inner.rank == 1 && n > x_on;
+                    const int64_t x_far = x_later ? x_on * inner.stride[5][0] : 0;
                     const bool asks = segments == 1 && row + 1 < rows.numel;  // for the next row, which lies in other pages
                     const bool x_asks = asks && n <= NEAR && (BRIEF || x_dense || (along && inner.stride[5][inner.rank - 1] == 1));
                     const float* const x_ahead = x_asks ? x + rows.offset(5, row + 1) : nullptr;
@@ -593,11 +611,16 @@ void whiten_y_run(
                             std::fill_n(sum_B_S__lanes, MANY, 0.0f);
                             const float* const x_from = x_tile;
                             const int64_t x_step = inner.stride[5][0];
-                            for (int64_t r = 0; r < step; r++) {
-                                x_tile = x_from + r * x_step;
-                                sum_B_S__now = sum_B_S__lanes;
-                                group(j, many);
-                            }
+                            const auto through = [&](auto asks) __attribute__((always_inline)) {
+                                for (int64_t r = 0; r < step; r++) {
+                                    x_tile = x_from + r * x_step;
+                                    sum_B_S__now = sum_B_S__lanes;
+                                    for (int64_t l = 0; decltype(asks)::value && l < MANY; l += 64 / sizeof(float)) __builtin_prefetch(x_tile + x_far + j + l);
+                                    group(j, many);
+                                }
+                            };
+                            if (x_far) through(std::true_type());
+                            else through(std::false_type());
                             if (step == 32) sum_B_S__part.template push<MANY>(j, sum_B_S__lanes);
                             else std::copy_n(sum_B_S__lanes, MANY, sum_B_S__part.now + j);
                             x_tile = x_from;
@@ -608,6 +631,7 @@ void whiten_y_run(
                             for (; sided && j < groups; j += GROUP) round(j, Whole());
                             for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
                                 sum_B_S__now = sum_B_S__part.now + j;
+                                for (int64_t l = 0; x_far && l < 4 * GROUP; l += 64 / sizeof(float)) __builtin_prefetch(x_tile + x_far + j + l);
                                 group(j, Several());
                             }
                         }
@@ -1072,6 +1096,12 @@ void whiten_sum_S_kept_run(
                 const int64_t most = dense ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
+                // What is read 16 KB on is asked for, of more than caches hold: elements that are widened take so many instructions that few
+                // are on their way, of floats a page and more is.
+                const int64_t x_on = 1 + 16384 / (width * int64_t(sizeof(float)));
+                const bool x_large = rows.numel * n * int64_t(sizeof(float)) > 8 << 20;
+                const bool x_later = sizeof(float) < 4 && x_large && x_side && inner.rank == 1 && n > x_on;
+                const int64_t x_far = x_later ? x_on * inner.stride[3][0] : 0;
                 const float* const x_ahead = x_dense ? x_row + 4096 / sizeof(float) : nullptr;  // a page on: the processor's own guesses end with one
                 typename Loop<4>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
@@ -1114,11 +1144,16 @@ void whiten_sum_S_kept_run(
                         std::fill_n(sum_S_lanes, MANY, 0.0f);
                         const float* const x_from = x_tile;
                         const int64_t x_step = inner.stride[3][0];
-                        for (int64_t r = 0; r < step; r++) {
-                            x_tile = x_from + r * x_step;
-                            sum_S_now = sum_S_lanes;
-                            group(j, many);
-                        }
+                        const auto through = [&](auto asks) __attribute__((always_inline)) {
+                            for (int64_t r = 0; r < step; r++) {
+                                x_tile = x_from + r * x_step;
+                                sum_S_now = sum_S_lanes;
+                                for (int64_t l = 0; decltype(asks)::value && l < MANY; l += 64 / sizeof(float)) __builtin_prefetch(x_tile + x_far + j + l);
+                                group(j, many);
+                            }
+                        };
+                        if (x_far) through(std::true_type());
+                        else through(std::false_type());
                         if (step == 32) sum_S_part.template push<MANY>(j, sum_S_lanes);
                         else std::copy_n(sum_S_lanes, MANY, sum_S_part.now + j);
                         x_tile = x_from;
@@ -1129,6 +1164,7 @@ void whiten_sum_S_kept_run(
                         for (; sided && j < groups; j += GROUP) round(j, Whole());
                         for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
                             sum_S_now = sum_S_part.now + j;
+                            for (int64_t l = 0; x_far && l < 4 * GROUP; l += 64 / sizeof(float)) __builtin_prefetch(x_tile + x_far + j + l);
                             group(j, Several());
                         }
                     }
@@ -1256,11 +1292,14 @@ void whiten_far_run(
                         std::fill_n(far_lanes, MANY, float(-INFINITY));
                         const float* const sum_S_kept_from = sum_S_kept_tile;
                         const int64_t sum_S_kept_step = inner.stride[2][0];
-                        for (int64_t r = 0; r < step; r++) {
-                            sum_S_kept_tile = sum_S_kept_from + r * sum_S_kept_step;
-                            far_now = far_lanes;
-                            group(j, many);
-                        }
+                        const auto through = [&]() __attribute__((always_inline)) {
+                            for (int64_t r = 0; r < step; r++) {
+                                sum_S_kept_tile = sum_S_kept_from + r * sum_S_kept_step;
+                                far_now = far_lanes;
+                                group(j, many);
+                            }
+                        };
+                        through();
                         if (step == 32) far_part.template push<MANY>(j, far_lanes);
                         else std::copy_n(far_lanes, MANY, far_part.now + j);
                         sum_S_kept_tile = sum_S_kept_from;
@@ -1396,6 +1435,12 @@ void whiten_kinds_run(
                 const int64_t most = dense || runs ? LANES : span;
                 // Lanes stay in registers for a round of elements.
                 const bool sided = ACROSS && inner.rank == 1 && width <= int64_t(64 * sizeof(float)) && x_side;
+                // What is read 16 KB on is asked for, of more than caches hold: elements that are widened take so many instructions that few
+                // are on their way, of floats a page and more is.
+                const int64_t x_on = 1 + 16384 / (width * int64_t(sizeof(float)));
+                const bool x_large = rows.numel * n * int64_t(sizeof(float)) > 8 << 20;
+                const bool x_later = sizeof(float) < 4 && x_large && x_side && inner.rank == 1 && n > x_on;
+                const int64_t x_far = x_later ? x_on * inner.stride[2][0] : 0;
                 const float* const x_ahead = x_dense ? x_row + 4096 / sizeof(float) : nullptr;  // a page on: the processor's own guesses end with one
                 typename Loop<3>::Place place(inner, !BRIEF && along && !dense ? s * SEGMENT : 0, !BRIEF && along && !dense && !even);
                 for (int64_t i = s * SEGMENT, step; i < end; i += step) {
@@ -1436,11 +1481,16 @@ void whiten_kinds_run(
                         std::fill_n(kinds_lanes, MANY, int64_t(0));
                         const float* const x_from = x_tile;
                         const int64_t x_step = inner.stride[2][0];
-                        for (int64_t r = 0; r < step; r++) {
-                            x_tile = x_from + r * x_step;
-                            kinds_now = kinds_lanes;
-                            group(j, many);
-                        }
+                        const auto through = [&](auto asks) __attribute__((always_inline)) {
+                            for (int64_t r = 0; r < step; r++) {
+                                x_tile = x_from + r * x_step;
+                                kinds_now = kinds_lanes;
+                                for (int64_t l = 0; decltype(asks)::value && l < MANY; l += 64 / sizeof(float)) __builtin_prefetch(x_tile + x_far + j + l);
+                                group(j, many);
+                            }
+                        };
+                        if (x_far) through(std::true_type());
+                        else through(std::false_type());
                         if (step == 32) kinds_part.template push<MANY>(j, kinds_lanes);
                         else std::copy_n(kinds_lanes, MANY, kinds_part.now + j);
                         x_tile = x_from;
@@ -1451,6 +1501,7 @@ void whiten_kinds_run(
                         for (; sided && j < groups; j += GROUP) round(j, Whole());
                         for (; j + 4 * GROUP <= groups; j += 4 * GROUP) {
                             kinds_now = kinds_part.now + j;
+                            for (int64_t l = 0; x_far && l < 4 * GROUP; l += 64 / sizeof(float)) __builtin_prefetch(x_tile + x_far + j + l);
                             group(j, Several());
                         }
                     }
