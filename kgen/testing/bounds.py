@@ -319,7 +319,7 @@ class Analysis(Evaluator):
         local = torch.where((x == 0) & (moved == 0) & zero_for_sure, 0.0, local)
         if (form := self.forms.get((v.op, v.span), self.forms.get((v.op, None)))) and format_ == "f32":
             own = {"split": SPLIT, "slope": NEAR, "near": NEAR, "brief": BRIEF, "rough": ROUGH, "coarse": COARSE}[form]
-            local = torch.maximum(local, own * (1 if form == "coarse" else self.size_of(x, moved)) + 2.0**-148)
+            local = torch.maximum(local, own * (torch.ones_like(x) if form == "coarse" else self.size_of(x, moved)) + 2.0**-148)
             if form == "near":
                 local = local + self.shifted(v, x, args, entering, moved)
         return local
