@@ -95,7 +95,8 @@ class RowPlan:
 
     @property
     def launches(self) -> tuple[tuple[Walk, int, int, int, int], ...]:
-        """Each launch's way of walking, its grid, the threads of a block, its shared memory and the blocks of a cluster."""
+        """Each launch's way of walking, its grid, the threads of a block (those that the rows leave it, where it walks as the first one
+        does), its shared memory and the blocks of a cluster."""
         first = self.steps[0][0]
         cluster = self.segments if first.cluster and first.step == -1 else 1
         threads = (min(self.threads, walk.threads) if walk.across == first.across else walk.threads for walk, _ in self.steps)
