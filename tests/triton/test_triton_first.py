@@ -6,9 +6,6 @@ Without a GPU: Triton compiles for one that is not here, on tensors of the CPU, 
 from __future__ import annotations
 
 import ctypes
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,8 +30,6 @@ GIVEN: dict[str, tuple[str, Callable[[], tuple], int]] = {
     "long rows, in segments": (SOFTMAX, lambda: (torch.randn(2, 300_000),), 2),
     "several passes": (TWO, lambda: (torch.randn(64, 256),), 2),
 }
-#: Set where the tests run that want a process of their own.
-ALONE = "KGEN_TEST_ALONE"
 PLACES = ctypes.POINTER(ctypes.c_void_p)
 FAKE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, PLACES, ctypes.c_void_p)
 
@@ -102,16 +97,8 @@ def kernel_of(text: str) -> kgen.Kernel:
     return kernel
 
 
-def test_a_first_launch_has_what_later_ones_have_in_a_process_of_its_own() -> None:
-    """What other tests leave in a process may keep its calls from the extension."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "test_a_first_launch_is_alike", __file__]
-    done = subprocess.run(command, env=os.environ | {ALONE: "1"}, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0 and "...." in done.stdout, done.stdout[-2000:]
-
-
-@pytest.mark.skipif(ALONE not in os.environ, reason="runs in a process of its own")
 @pytest.mark.parametrize("name", GIVEN)
-def test_a_first_launch_is_alike(name: str, here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_launch_has_what_later_ones_have(name: str, here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     """Grid, threads, shared memory and each parameter's bytes, by kgen's launch in Python and by the extension's."""
     text, arguments, count = GIVEN[name]
     kernel, given = kernel_of(text), arguments()
