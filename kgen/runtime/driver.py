@@ -158,6 +158,11 @@ def compile_cubin(source: str, names: list[str], arch: str, options: tuple[str, 
 
     Raises `KgenError` with the compiler's log.
     """
+    return compiled(source, names, arch, options)[:2]
+
+
+def compiled(source: str, names: list[str], arch: str, options: tuple[str, ...]) -> tuple[bytes, dict[str, str], str]:
+    """The same, and what the compiler said: with the option `--ptxas-options=-v` also how many registers a kernel takes."""
     library, program = _nvrtc(), ctypes.c_void_p()
 
     def ok(status: int) -> None:
@@ -185,7 +190,7 @@ def compile_cubin(source: str, names: list[str], arch: str, options: tuple[str, 
             found = ctypes.c_char_p()
             ok(library.nvrtcGetLoweredName(program, name.encode(), ctypes.byref(found)))
             lowered[name] = (found.value or b"").decode()
-        return read("CUBIN"), lowered
+        return read("CUBIN"), lowered, read("ProgramLog").rstrip(bytes(1)).decode(errors="replace")
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 

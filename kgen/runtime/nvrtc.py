@@ -21,7 +21,7 @@ from kgen.check import Kernel
 from kgen.errors import KgenError
 from kgen.host import evaluate, to_dtype
 from kgen.ir import exact
-from kgen.runtime import driver, keys, persistent, rounds, rows, tuned
+from kgen.runtime import driver, keys, persistent, rounds, rows, spills, tuned
 from kgen.runtime.arguments import index_strides
 from kgen.runtime.asides import aside
 from kgen.runtime.driver import THREADS, Function, arch_of, available, context, identity, preload, version
@@ -393,18 +393,19 @@ class CudaLauncher:
             if grid > MAX_GRID:
                 raise KgenError(f"{planned.rows} rows are more than one launch of {unit.kernel} covers")
             text = side.text(walk.text()) if side is not None else unit.walk(walk.text(), planned)
-            function, follows = self.function(unit.expression(types, text), arch), bool(steps) and limits(arch).cluster > 0
+            taken = (walk.blocks, walk.vectors) if isinstance(planned, rows.RowPlan) else ()
+            function, follows = self.function(unit.expression(types, text), arch, *taken), bool(steps) and limits(arch).cluster > 0
             steps.append(Started(function, grid, threads, shared, cluster, follows))
         return Launch(tuple(steps), planned.layout(gathers), rounded(scalars), planned.work, fitted)
 
-    def function(self, expression: str, arch: str) -> Function:
-        """The loaded kernel of a name expression for an architecture."""
+    def function(self, expression: str, arch: str, blocks: int = 1, vectors: int = 1) -> Function:
+        """The loaded kernel of a name expression for an architecture; `blocks` and `vectors` are those of its way of walking."""
         found = self.functions.get((expression, arch))
         if found is None:
-            found = self.functions[expression, arch] = self._load(expression, arch)
+            found = self.functions[expression, arch] = self._load(expression, arch, blocks, vectors)
         return found
 
-    def _load(self, expression: str, arch: str) -> Function:
+    def _load(self, expression: str, arch: str, blocks: int, vectors: int) -> Function:
         """A kernel's function by its C++ name, from the cache or compiled now.  Raises `KgenError` with NVRTC's log."""
         key = hashlib.sha256("\0".join((self.digest, expression, arch, *OPTIONS, identity())).encode()).hexdigest()
         if kept := self.lookup(key) if self.lookup else None:
@@ -415,9 +416,9 @@ class CudaLauncher:
                 return found
             except (KgenError, ValueError):
                 pass  # an entry of no use: as if there were none
-        cubin, names = compile_cubin(self.source, [expression], arch)
-        found = load(cubin, names[expression])
-        if self.save and self.save(key, packed(names[expression], cubin)):
+        cubin, name = spills.compiled(self.source, expression, arch, OPTIONS, blocks, vectors)
+        found = load(cubin, name)
+        if self.save and self.save(key, packed(name, cubin)):
             found.entry = key
         return found
 
@@ -444,7 +445,7 @@ def expressions(kernel: Kernel, call: Any, arch: str) -> list[str]:
 
     launcher, found = Launcher(kernel), list[str]()
 
-    def note(expression: str, arch: str) -> Any:
+    def note(expression: str, arch: str, *_: int) -> Any:
         found.append(expression)
         return lambda *_: None
 

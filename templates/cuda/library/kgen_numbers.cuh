@@ -22,6 +22,14 @@ using u64 = unsigned long long;
 // A set of operands that is not known before a kernel is launched: what it is given says which.
 constexpr u64 GIVEN = ~u64(0);
 
+// Of COUNT blocks that a multiprocessor is to have room for, how many where a thread needs more registers than these leave it: a sixth fewer,
+// as often as EASED says, which kgen's runtime sets where the assembler would put registers in memory (kgen/runtime/spills.py).
+#ifndef EASED
+#define EASED 0
+#endif
+template <int COUNT, int TIMES = EASED> struct Eased : Eased<(COUNT > 1 ? COUNT - (COUNT + 5) / 6 : 1), TIMES - 1> {};
+template <int COUNT> struct Eased<COUNT, 0> { static constexpr int BLOCKS = COUNT; };
+
 // To float, rounding to odd: rounding that again, to 16 bits, gives what one rounding would.
 __device__ inline float round_odd(double x) {
     float r = __double2float_rz(x);
