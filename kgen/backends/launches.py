@@ -321,10 +321,21 @@ def kind(held: bool, reductions: int, words: int, narrow: bool = False, pieces: 
     return KINDS[2] if not held else KINDS[min(reductions, 2) - 1] if reductions else KINDS[0]
 
 
+#: Teams of short rows whose elements move one by one or two by two, and what each thread takes: few threads have none.  Of wider vectors
+#: a thread has three, where that leaves fewer without one than a thread for each.  From searches on an H200.
+ALONE_TEAMS = ((1, 2), (1, 3), (1, 4), (1, 5), (2, 4), (2, 5), (4, 4), (4, 5), (8, 4))
+TEAMS_OF_THREES = (2, 4, 8)
+
+
 def _short(one: str) -> list[Rule]:
-    """Rows with a vector a thread, or a warp's; `one` says where a row in one piece is."""
-    lanes = [Rule(1 << k, 128, 1 << k, 1, 8, one) for k in range(6)]
-    return [*lanes, Rule(64, 128, 32, 2, 8, one, registers=FEW), Rule(128, 128, 32, 4, 8, one, registers=FEW)]
+    """Rows with a few vectors a thread, or a warp's; `one` says where a row in one piece is.  Three vectors of f32 go to four threads."""
+    found = [Rule(team * own, 128, team, own, 8, one, registers=FEW, elements=(1, 2)) for team, own in ALONE_TEAMS]
+    found += [Rule(1 << k, 128, 1 << k, 1, 8, one) for k in range(2)]
+    found += [Rule(3, 128, 1, 3, 8, one, registers=(1, 2)), Rule(3, 128, 1, 3, 8, one, registers=FEW, elements=(5, 16))]
+    found.append(Rule(4, 128, 4, 1, 8, one))
+    for team in TEAMS_OF_THREES:
+        found += [Rule(3 * team, 128, team, 3, 8, one, registers=FEW), Rule(4 * team, 128, 4 * team, 1, 8, one)]
+    return [*found, Rule(64, 128, 32, 2, 8, one, registers=FEW), Rule(128, 128, 32, 4, 8, one, registers=FEW)]
 
 
 def _single(one: str) -> list[Rule]:

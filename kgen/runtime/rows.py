@@ -368,14 +368,24 @@ def _vectors(
             vec //= 2
         wide = sum(1 << k for k in moving if place(k) % vec == 0 and not any(s % vec for s in (*strides[k][:-1], *outer[k])))
         return (vec, False, wide | _even(memory, wide, sizes, strides)) if vec > 1 else (1, False, 0)
-    edges = n % vec != 0 or place(main) % vec != 0 or any(s % vec for s in outer[main])
-    if edges and n < 4 * vec:
+    if n < 4 * vec:
+        vec = narrower(vec, (n, place(main), *outer[main]))
+    if vec == 1:
         return 1, False, 0
+    edges = n % vec != 0 or place(main) % vec != 0 or any(s % vec for s in outer[main])
     wide = 0
     for k in moving:
         alike = all((a - b) % vec == 0 for a, b in zip(outer[k], outer[main], strict=True))
         wide |= (alike and (place(k) - place(main)) % vec == 0) << k
     return vec, edges, wide
+
+
+def narrower(vec: int, steps: Sequence[int]) -> int:
+    """The elements of a vector of short rows, which are whole ones: as many of up to `vec` as all steps of their operand are multiples of.
+    A written file has no kernels for others than the widest, and moves such elements one by one."""
+    while vec > 1 and any(step % vec for step in steps):
+        vec //= 2
+    return vec
 
 
 def side_by_side(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import random
 import re
 import shutil
@@ -402,6 +403,10 @@ class Call:
         self.arch = rng.choice(ARCHES)
 
 
+#: Elements of a row below which a row may be too short for four of its vectors.
+SHORT = 64
+
+
 def in_lines(call: Call, plan: Planned) -> bool:
     """Whether a pass that reads neighbours does so in vectors: of rows without gaps, all of whose operands move so."""
     assert isinstance(call.unit, RowLayout) and isinstance(plan, rows.RowPlan)
@@ -429,9 +434,12 @@ def rows_alike(call: Call, file: File) -> str:
     assert made is not None and len(asked) == 1
     assert [step.grid for step in made.steps] == [grid for _, grid, *_ in planned.launches]
     assert [step.follows for step in made.steps] == [k > 0 and limits(call.arch).cluster > 0 for k in range(len(made.steps))]
-    if call.unit.near and not in_lines(call, planned):  # a file has few kernels of such a pass: all others find neighbours one by one
+    # A file has few kernels of a pass that reads neighbours, which all others find one by one, and of short rows for one kind of vectors.
+    near = bool(call.unit.near) and not in_lines(call, planned)
+    if near or not call.unit.columns and math.prod(call.inner) < SHORT:
+        name, other = ("_vectors", lambda *_: (1, False, 0)) if near else ("narrower", lambda vec, steps: 1 if any(s % vec for s in steps) else vec)
         rows.cached.cache_clear()
-        with mock.patch.object(rows, "_vectors", lambda *_: (1, False, 0)):
+        with mock.patch.object(rows, name, other):
             planned = real(*asks[0])
         rows.cached.cache_clear()
     is_same(noted, planned, call.arch)
