@@ -329,6 +329,7 @@ class CudaLauncher:
         self.digest = hashlib.sha256(source.encode()).hexdigest()
         self.arch: str | None = None  # else each device's own
         self.functions: dict[tuple[str, str], Function] = {}
+        self.roomy: dict[str, tuple[int, int]] = {}  # blocks and vectors of kernels that may have fewer blocks
 
     def over(
         self, unit_index: int, binding: tuple[str, ...], sizes: Sequence[int], operands: Sequence[tuple[int, Sequence[int], int]],
@@ -393,19 +394,19 @@ class CudaLauncher:
             if grid > MAX_GRID:
                 raise KgenError(f"{planned.rows} rows are more than one launch of {unit.kernel} covers")
             text = side.text(walk.text()) if side is not None else unit.walk(walk.text(), planned)
-            taken = (walk.blocks, walk.vectors) if isinstance(planned, rows.RowPlan) else ()
-            function, follows = self.function(unit.expression(types, text), arch, *taken), bool(steps) and limits(arch).cluster > 0
-            steps.append(Started(function, grid, threads, shared, cluster, follows))
+            expression, follows = unit.expression(types, text), bool(steps) and limits(arch).cluster > 0
+            self.roomy[expression] = (walk.blocks, walk.vectors) if isinstance(planned, rows.RowPlan) else (1, 1)
+            steps.append(Started(self.function(expression, arch), grid, threads, shared, cluster, follows))
         return Launch(tuple(steps), planned.layout(gathers), rounded(scalars), planned.work, fitted)
 
-    def function(self, expression: str, arch: str, blocks: int = 1, vectors: int = 1) -> Function:
-        """The loaded kernel of a name expression for an architecture; `blocks` and `vectors` are those of its way of walking."""
+    def function(self, expression: str, arch: str) -> Function:
+        """The loaded kernel of a name expression for an architecture."""
         found = self.functions.get((expression, arch))
         if found is None:
-            found = self.functions[expression, arch] = self._load(expression, arch, blocks, vectors)
+            found = self.functions[expression, arch] = self._load(expression, arch)
         return found
 
-    def _load(self, expression: str, arch: str, blocks: int, vectors: int) -> Function:
+    def _load(self, expression: str, arch: str) -> Function:
         """A kernel's function by its C++ name, from the cache or compiled now.  Raises `KgenError` with NVRTC's log."""
         key = hashlib.sha256("\0".join((self.digest, expression, arch, *OPTIONS, identity())).encode()).hexdigest()
         if kept := self.lookup(key) if self.lookup else None:
@@ -416,7 +417,7 @@ class CudaLauncher:
                 return found
             except (KgenError, ValueError):
                 pass  # an entry of no use: as if there were none
-        cubin, name = spills.compiled(self.source, expression, arch, OPTIONS, blocks, vectors)
+        cubin, name = spills.compiled(self.source, expression, arch, OPTIONS, *self.roomy.get(expression, (1, 1)))
         found = load(cubin, name)
         if self.save and self.save(key, packed(name, cubin)):
             found.entry = key
@@ -445,7 +446,7 @@ def expressions(kernel: Kernel, call: Any, arch: str) -> list[str]:
 
     launcher, found = Launcher(kernel), list[str]()
 
-    def note(expression: str, arch: str, *_: int) -> Any:
+    def note(expression: str, arch: str) -> Any:
         found.append(expression)
         return lambda *_: None
 

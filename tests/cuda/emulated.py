@@ -416,7 +416,7 @@ class EmulatedLists:
             run.arch = "sm_80"
             run.function = partial(self.function, run.source)  # type: ignore[method-assign]
 
-    def function(self, source: str, expression: str, arch: str, *_: int) -> Any:
+    def function(self, source: str, expression: str, arch: str) -> Any:
         if expression not in self.functions:
             path = self.folder / f"emulated_{len(self.functions)}.cpp"
             self.functions[expression] = started(kernels(path, source, [expression]), "launch_0")
@@ -438,7 +438,7 @@ class EmulatedOrders:
     libraries: dict[str, tempfile.TemporaryDirectory] = {}
     functions: dict[str, Any] = {}
 
-    def function(self, expression: str, arch: str, *_: int) -> Any:
+    def function(self, expression: str, arch: str) -> Any:
         if expression not in self.functions:
             folder = self.libraries[expression] = tempfile.TemporaryDirectory(prefix="emulated-")
             library = kernels(Path(folder.name) / "keys.cpp", keys.source(), [expression])
@@ -465,14 +465,14 @@ class Emulated(nvrtc.Launcher):
         self.run.rows = following(self.run.rows)  # type: ignore[method-assign]
         self.orders = EmulatedOrders()  # type: ignore[assignment]
         found: dict[str, None] = {}
-        self.run.function = lambda expression, *_: found.setdefault(expression) or (lambda *launched: None)  # type: ignore[method-assign]
+        self.run.function = lambda expression, _: found.setdefault(expression) or (lambda *launched: None)  # type: ignore[method-assign]
         for args in calls:
             self.launch(arguments.bind(self.kernel, args, {}, None), 0, 0)
         self.run.function = self.function  # type: ignore[method-assign]
         self.expressions = list(found)
         self.library = kernels(folder / f"{self.kernel.name}.cpp", self.run.source, self.expressions)
 
-    def function(self, expression: str, arch: str, *_: int) -> Any:
+    def function(self, expression: str, arch: str) -> Any:
         return started(self.library, f"launch_{self.expressions.index(expression)}")
 
     def __call__(self, *args: Any, out: Any = None) -> Any:  # type: ignore[override]

@@ -64,7 +64,7 @@ class OverParts(Emulated):
     def asked(self, call: Any) -> list[str]:
         """The kernels that a call launches: where its tensors lie counts."""
         found = list[str]()
-        own, self.run.function = self.run.function, lambda expression, *_: found.append(expression) or (lambda *_: None)  # type: ignore
+        own, self.run.function = self.run.function, lambda expression, arch: found.append(expression) or (lambda *_: None)  # type: ignore
         self.launch(call, 0, 0)
         self.run.function = own  # type: ignore[method-assign]
         call.ready.clear()

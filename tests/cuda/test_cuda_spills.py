@@ -91,3 +91,22 @@ def test_both_count_the_same_blocks(tmp_path: Path) -> None:
     for k in range(5):
         assert found[32 * k : 32 * k + 32] == wanted
         wanted = [spills.fewer(b) if b > 1 else 1 for b in wanted]
+
+
+@without_nvrtc
+def test_a_kernel_that_is_asked_for_by_its_name_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `kgen tune` asks: names first, of which nothing is compiled, and then each by itself."""
+    ((name, logs, *_),) = launched(NORM, 768, torch.bfloat16, monkeypatch)
+    monkeypatch.undo()
+    launcher = nvrtc.Launcher(kgen.loads(NORM).kernel)
+    launcher.run.arch, launcher.run.lookup, launcher.run.save = "sm_90", None, None
+    call = arguments.bind(launcher.kernel, (torch.empty(4096, 768).bfloat16(), *(torch.empty(768).bfloat16() for _ in "wb")), {}, None)
+    made, compiled = list[Any](), driver.compiled
+    with monkeypatch.context() as patch:
+        patch.setattr(launcher.run, "function", lambda expression, arch: made.append(expression))
+        launcher.prepared(0, call, {**call.given, **call.results}, 0)
+    assert made == [name]
+    monkeypatch.setattr(driver, "compiled", lambda *given: made.append(found := compiled(*given)) or found)
+    monkeypatch.setattr(nvrtc, "load", lambda cubin, name: type("Loaded", (), {"cubin": cubin, "entry": ""})())
+    launcher.run.function(name, "sm_90")
+    assert [spilled(log) for *_, log in made[1:]] == [spilled(log) for log in logs]

@@ -292,7 +292,7 @@ def test_cuda_launches_are_replayed(name: str, tmp_path: Path, monkeypatch: pyte
     fake = ctypes.CDLL(str(path.with_suffix(".so")))
     real = launcher.run.function
 
-    def function(expression: str, arch: str, *_: int) -> Any:
+    def function(expression: str, arch: str) -> Any:
         start = real(expression, arch)
         start.kernel = ctypes.cast(getattr(launcher.library, f"launch_{launcher.expressions.index(expression)}"), ctypes.c_void_p).value
         start.entry = expression
