@@ -26,6 +26,8 @@ from kgen.runtime import arguments, keys, nvrtc, rows
 from kgen.runtime.nvrtc_lists import ListLauncher
 from tests.headers import LINKER
 
+#: What is written in C++.  Functions are inline, and there is nothing of the standard library's that g++ would build: of functions that
+#: are only static, used or not, and of vectors and maps it made two thirds of a small kernel's build each time.
 SHIM = r"""
 #define __CUDACC_RTC__  // the host's parts are not here
 #include <setjmp.h>
@@ -34,9 +36,8 @@ SHIM = r"""
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <map>
+#include <limits>
 #include <utility>
-#include <vector>
 using std::isfinite;
 using std::isnan;
 using std::sqrt;
@@ -48,19 +49,19 @@ using std::sqrt;
 #define __grid_constant__
 struct Dim { unsigned x; };
 struct uint4 { unsigned x, y, z, w; };
-static uint4 __ldcs(const uint4* p) { return *p; }
+static inline uint4 __ldcs(const uint4* p) { return *p; }
 static Dim blockIdx, threadIdx, blockDim, gridDim;
 // Tickets: blocks run one after the other, and the first would take them all; others have taken those that it is not given.
 extern "C" unsigned most_tickets;
 unsigned most_tickets = ~0u;
 static unsigned tickets_given;
-static unsigned atomicAdd(unsigned* p, unsigned by) {
+static inline unsigned atomicAdd(unsigned* p, unsigned by) {
     if (tickets_given++ >= most_tickets) return 0x7fffffff;
     const unsigned old = *p;
     *p += by;
     return old;
 }
-static unsigned long long atomicAdd(unsigned long long* p, unsigned long long by) {
+static inline unsigned long long atomicAdd(unsigned long long* p, unsigned long long by) {
     const unsigned long long old = *p;
     *p += by;
     return old;
@@ -77,26 +78,27 @@ struct Fiber {
     bool started = false, done = true;
     jmp_buf place;
     unsigned word, group = 0;
-    std::vector<Copy> copies;
+    Copy* copies = nullptr;
+    unsigned copied = 0, room = 0;
 };
 static Fiber fibers[1024];
 static jmp_buf scheduler;
 struct Barrier { unsigned arrived = 0, turn = 0; };
 static Barrier block, warps[32];
 static bool moved;
-static void pause() { if (!_setjmp(fibers[threadIdx.x].place)) _longjmp(scheduler, 1); }  // swapcontext asks the kernel for signals each time
-static void wait(Barrier& b, unsigned threads) {
+static inline void pause() { if (!_setjmp(fibers[threadIdx.x].place)) _longjmp(scheduler, 1); }  // swapcontext asks for signals each time
+static inline void wait(Barrier& b, unsigned threads) {
     const unsigned turn = b.turn;
     moved = true;
     if (++b.arrived == threads) b.arrived = 0, b.turn++;
     while (b.turn == turn) pause();
     moved = true;
 }
-static void __syncthreads() { wait(block, blockDim.x); }
-static void __threadfence() {}
-static void together(unsigned me) { wait(warps[me / 32], blockDim.x < 32 ? blockDim.x : 32); }  // a small block is a part of a warp
-static void __syncwarp() { together(threadIdx.x); }
-static unsigned __shfl_xor_sync(unsigned, unsigned word, int apart) {
+static inline void __syncthreads() { wait(block, blockDim.x); }
+static inline void __threadfence() {}
+static inline void together(unsigned me) { wait(warps[me / 32], blockDim.x < 32 ? blockDim.x : 32); }  // a small block is a part of a warp
+static inline void __syncwarp() { together(threadIdx.x); }
+static inline unsigned __shfl_xor_sync(unsigned, unsigned word, int apart) {
     const unsigned me = threadIdx.x;
     fibers[me].word = word;
     together(me);
@@ -104,7 +106,7 @@ static unsigned __shfl_xor_sync(unsigned, unsigned word, int apart) {
     together(me);
     return found;
 }
-static unsigned shuffled(unsigned word, unsigned from) {
+static inline unsigned shuffled(unsigned word, unsigned from) {
     const unsigned me = threadIdx.x;
     fibers[me].word = word;
     together(me);
@@ -112,14 +114,14 @@ static unsigned shuffled(unsigned word, unsigned from) {
     together(me);
     return found;
 }
-static unsigned __shfl_up_sync(unsigned, unsigned word, unsigned by, unsigned width = 32) {
+static inline unsigned __shfl_up_sync(unsigned, unsigned word, unsigned by, unsigned width = 32) {
     const unsigned me = threadIdx.x;
     return shuffled(word, me % width < by ? me : me - by);
 }
-static unsigned __shfl_sync(unsigned, unsigned word, unsigned lane, unsigned width = 32) {
+static inline unsigned __shfl_sync(unsigned, unsigned word, unsigned lane, unsigned width = 32) {
     return shuffled(word, threadIdx.x / width * width + lane);
 }
-static unsigned __match_any_sync(unsigned, unsigned word) {
+static inline unsigned __match_any_sync(unsigned, unsigned word) {
     const unsigned me = threadIdx.x;
     fibers[me].word = word;
     together(me);
@@ -128,51 +130,63 @@ static unsigned __match_any_sync(unsigned, unsigned word) {
     together(me);
     return alike;
 }
-static unsigned __activemask() { return ~0u; }
-static bool __all_sync(unsigned, bool holds) { return holds; }  // of one thread: those of a warp come to it one by one
-static int __popc(unsigned u) { return __builtin_popcount(u); }
-static unsigned __cvta_generic_to_shared(const void* p) { return unsigned((const unsigned char*)p - row_memory); }
-static unsigned char* shared_at(unsigned place) { return row_memory + int(place); }  // a kernel's own arrays stand before or behind
-static void copy_later(unsigned to, const void* from, unsigned bytes = 16) {
-    fibers[threadIdx.x].copies.push_back({to, from, bytes, fibers[threadIdx.x].group});
+static inline unsigned __activemask() { return ~0u; }
+static inline bool __all_sync(unsigned, bool holds) { return holds; }  // of one thread: those of a warp come to it one by one
+static inline int __popc(unsigned u) { return __builtin_popcount(u); }
+static inline unsigned __cvta_generic_to_shared(const void* p) { return unsigned((const unsigned char*)p - row_memory); }
+static inline unsigned char* shared_at(unsigned place) { return row_memory + int(place); }  // a kernel's own arrays stand before or behind
+static inline void copy_later(unsigned to, const void* from, unsigned bytes = 16) {
+    Fiber& f = fibers[threadIdx.x];
+    if (f.copied == f.room) f.copies = (Copy*)realloc(f.copies, (f.room = 2 * f.room + 16) * sizeof(Copy));
+    f.copies[f.copied++] = {to, from, bytes, f.group};
 }
-static void commit_copies() { fibers[threadIdx.x].group++; }
+static inline void commit_copies() { fibers[threadIdx.x].group++; }
 // Copies all but those of the last groups.
-static void copy_now(unsigned left = 0) {
-    std::vector<Copy> later;
-    for (Copy c : fibers[threadIdx.x].copies) {
-        if (left > 0 && c.group + left >= fibers[threadIdx.x].group) later.push_back(c);
+static inline void copy_now(unsigned left = 0) {
+    Fiber& f = fibers[threadIdx.x];
+    unsigned later = 0;
+    for (unsigned k = 0; k < f.copied; k++) {
+        const Copy c = f.copies[k];
+        if (left > 0 && c.group + left >= f.group) f.copies[later++] = c;
         else memcpy(shared_at(c.to), c.from, c.bytes);
     }
-    fibers[threadIdx.x].copies = later;
+    f.copied = later;
 }
 // The barriers at which a cluster's blocks wait for what is sent to them: for so many bytes, once these have been announced.
 #define __CUDA_ARCH__ 900
-struct Mailbox { unsigned phase = 0, announced = 0; int bytes = 0; };
-static std::map<unsigned, Mailbox> mailboxes;
-static void opened(unsigned at) { mailboxes[at] = Mailbox(); }
-static void settle(Mailbox& box) {
+struct Mailbox { unsigned at, phase, announced; int bytes; };
+static Mailbox mailboxes[256];
+static unsigned mailboxes_used;
+static inline Mailbox& mailbox(unsigned at) {
+    unsigned k = 0;
+    while (k < mailboxes_used && mailboxes[k].at != at) k++;
+    if (k == 256) abort();
+    if (k == mailboxes_used) mailboxes[mailboxes_used++] = {at, 0, 0, 0};
+    return mailboxes[k];
+}
+static inline void opened(unsigned at) { mailbox(at) = {at, 0, 0, 0}; }
+static inline void settle(Mailbox& box) {
     if (box.announced == 1 && box.bytes == 0) box.announced = 0, box.phase++, moved = true;
 }
-static void announce(unsigned at, unsigned bytes) { mailboxes[at].announced++, mailboxes[at].bytes += bytes, settle(mailboxes[at]); }
-static void post(unsigned there, unsigned word, unsigned at) {
+static inline void announce(unsigned at, unsigned bytes) { mailbox(at).announced++, mailbox(at).bytes += bytes, settle(mailbox(at)); }
+static inline void post(unsigned there, unsigned word, unsigned at) {
     memcpy(shared_at(there), &word, 4);
-    mailboxes[at].bytes -= 4, settle(mailboxes[at]);
+    mailbox(at).bytes -= 4, settle(mailbox(at));
 }
-static void collect(unsigned at, unsigned parity) {
-    while (mailboxes[at].phase % 2 == parity) pause();
+static inline void collect(unsigned at, unsigned parity) {
+    while (mailbox(at).phase % 2 == parity) pause();
     moved = true;
 }
-static unsigned __float_as_uint(float f) { unsigned u; memcpy(&u, &f, 4); return u; }
-static float __double2float_rz(double x) {
+static inline unsigned __float_as_uint(float f) { unsigned u; memcpy(&u, &f, 4); return u; }
+static inline float __double2float_rz(double x) {
     const float y = static_cast<float>(x);
     return fabs(y) > fabs(x) ? nextafterf(y, 0) : y;
 }
-static float __ll2float_rz(long long x) {
+static inline float __ll2float_rz(long long x) {
     const float y = static_cast<float>(x);
     return fabsl(y) > fabsl(static_cast<long double>(x)) ? nextafterf(y, 0) : y;
 }
-static float __ull2float_rz(unsigned long long x) {
+static inline float __ull2float_rz(unsigned long long x) {
     const float y = static_cast<float>(x);
     return y > static_cast<long double>(x) ? nextafterf(y, 0) : y;
 }
@@ -180,25 +194,25 @@ template <typename I> static I cut(double x) {
     const double low = double(std::numeric_limits<I>::min()), end = double(std::numeric_limits<I>::max() / 2 + 1) * 2;
     return x != x ? 0 : x <= low ? std::numeric_limits<I>::min() : x >= end ? std::numeric_limits<I>::max() : I(x);
 }
-static long long __float2ll_rz(float x) { return cut<long long>(x); }
-static int __float2int_rz(float x) { return cut<int>(x); }
-static unsigned __float2uint_rz(float x) { return cut<unsigned>(x); }
-static unsigned long long __float2ull_rz(float x) { return cut<unsigned long long>(x); }
-static long long __double2ll_rz(double x) { return cut<long long>(x); }
-static int __double2int_rz(double x) { return cut<int>(x); }
-static unsigned __double2uint_rz(double x) { return cut<unsigned>(x); }
-static unsigned long long __double2ull_rz(double x) { return cut<unsigned long long>(x); }
-static float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
-static long long __double_as_longlong(double d) { long long i; memcpy(&i, &d, 8); return i; }
-static float rsqrt(float x) { return float(1 / sqrt(double(x))); }
-static double __longlong_as_double(long long i) { double d; memcpy(&d, &i, 8); return d; }
-static int __popcll(unsigned long long i) { return __builtin_popcountll(i); }
-static int __clzll(long long i) { return __builtin_clzll(i); }
-static double rsqrt(double x) { return 1 / sqrt(x); }
-static float max_nan(float a, float b) { return a != a ? a : b != b ? b : a > b || (a == b && !std::signbit(a)) ? a : b; }
-static float min_nan(float a, float b) { return a != a ? a : b != b ? b : a < b || (a == b && std::signbit(a)) ? a : b; }
-static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-static float hardware_inverse(float x) {  // as far off as it may be: a unit in the last place, to either side; of powers of two it is exact
+static inline long long __float2ll_rz(float x) { return cut<long long>(x); }
+static inline int __float2int_rz(float x) { return cut<int>(x); }
+static inline unsigned __float2uint_rz(float x) { return cut<unsigned>(x); }
+static inline unsigned long long __float2ull_rz(float x) { return cut<unsigned long long>(x); }
+static inline long long __double2ll_rz(double x) { return cut<long long>(x); }
+static inline int __double2int_rz(double x) { return cut<int>(x); }
+static inline unsigned __double2uint_rz(double x) { return cut<unsigned>(x); }
+static inline unsigned long long __double2ull_rz(double x) { return cut<unsigned long long>(x); }
+static inline float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
+static inline long long __double_as_longlong(double d) { long long i; memcpy(&i, &d, 8); return i; }
+static inline float rsqrt(float x) { return float(1 / sqrt(double(x))); }
+static inline double __longlong_as_double(long long i) { double d; memcpy(&d, &i, 8); return d; }
+static inline int __popcll(unsigned long long i) { return __builtin_popcountll(i); }
+static inline int __clzll(long long i) { return __builtin_clzll(i); }
+static inline double rsqrt(double x) { return 1 / sqrt(x); }
+static inline float max_nan(float a, float b) { return a != a ? a : b != b ? b : a > b || (a == b && !std::signbit(a)) ? a : b; }
+static inline float min_nan(float a, float b) { return a != a ? a : b != b ? b : a < b || (a == b && std::signbit(a)) ? a : b; }
+static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+static inline float hardware_inverse(float x) {  // off by a unit in the last place, to either side; exact of powers of two
     const float q = 1 / x;
     unsigned i;
     memcpy(&i, &q, 4);
@@ -208,22 +222,22 @@ static float hardware_inverse(float x) {  // as far off as it may be: a unit in 
     return memcpy(&off, &i, 4), off;
 }
 #define __builtin_assume(known)
-static double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
-static float max_plain(float a, float b) { return fmaxf(a, b); }
-static float min_plain(float a, float b) { return fminf(a, b); }
-static unsigned short half_of(float x) { _Float16 h = x; unsigned short bits; memcpy(&bits, &h, 2); return bits; }
-static float of_half(unsigned short bits) { _Float16 h; memcpy(&h, &bits, 2); return h; }
-static unsigned short brain_of(float x) {
+static inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
+static inline float max_plain(float a, float b) { return fmaxf(a, b); }
+static inline float min_plain(float a, float b) { return fminf(a, b); }
+static inline unsigned short half_of(float x) { _Float16 h = x; unsigned short bits; memcpy(&bits, &h, 2); return bits; }
+static inline float of_half(unsigned short bits) { _Float16 h; memcpy(&h, &bits, 2); return h; }
+static inline unsigned short brain_of(float x) {
     const unsigned u = __float_as_uint(x);
     return x != x ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16;
 }
 
 struct bf16;
 struct f16;
-static float wide_of(const bf16*, unsigned short bits) { return __uint_as_float(unsigned(bits) << 16); }
-static float wide_of(const f16*, unsigned short bits) { return of_half(bits); }
-static unsigned short narrow_of(const bf16*, float x) { return brain_of(x); }
-static unsigned short narrow_of(const f16*, float x) { return half_of(x); }
+static inline float wide_of(const bf16*, unsigned short bits) { return __uint_as_float(unsigned(bits) << 16); }
+static inline float wide_of(const f16*, unsigned short bits) { return of_half(bits); }
+static inline unsigned short narrow_of(const bf16*, float x) { return brain_of(x); }
+static inline unsigned short narrow_of(const f16*, float x) { return half_of(x); }
 template <typename T> static unsigned max_pair(const T* p, unsigned a, unsigned b) {
     const auto greater = [&](unsigned short x, unsigned short y) { return unsigned(narrow_of(p, max_nan(wide_of(p, x), wide_of(p, y)))); };
     return greater(a & 0xffff, b & 0xffff) | greater(a >> 16, b >> 16) << 16;
@@ -231,7 +245,7 @@ template <typename T> static unsigned max_pair(const T* p, unsigned a, unsigned 
 
 static void (*body)(void*);
 static void* body_data;
-static void enter() {
+static inline void enter() {
     while (true) {  // a block's thread, then the next block's
         body(body_data);
         fibers[threadIdx.x].done = true;
@@ -239,7 +253,7 @@ static void enter() {
         pause();
     }
 }
-static void resume(Fiber& f) {
+static inline void resume(Fiber& f) {
     if (_setjmp(scheduler)) return;
     if (f.started) _longjmp(f.place, 1);
     ucontext_t context;
@@ -251,14 +265,14 @@ static void resume(Fiber& f) {
     setcontext(&context);
 }
 // Whether every block ran to its end.
-static bool launched(unsigned grid, unsigned threads) {
+static inline bool launched(unsigned grid, unsigned threads) {
     blockDim.x = threads, gridDim.x = grid;
     for (blockIdx.x = 0; blockIdx.x < grid; blockIdx.x++) {
         block = Barrier(), tickets_given = 0;
         for (unsigned t = 0; t < threads; t++) {
             Fiber& f = fibers[t];
             if (!f.done) f.started = false;  // it waits for ever, of a launch before this one
-            warps[t / 32] = Barrier(), f.done = false, f.group = 0, f.copies.clear();
+            warps[t / 32] = Barrier(), f.done = false, f.group = 0, f.copied = 0;
         }
         const unsigned warps = (threads + 31) / 32;
         for (bool left = true, any = true; left; ) {
