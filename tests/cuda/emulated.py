@@ -12,9 +12,10 @@ import ctypes
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -471,22 +472,25 @@ def following(rows: Callable[..., nvrtc.Launch | None]) -> Callable[..., nvrtc.L
 
 
 class Emulated(nvrtc.Launcher):
-    """A kernel's launcher for tensors on the CPU; `calls` are the calls that it is built for (None: a call builds what it needs)."""
+    """A kernel's launcher for tensors on the CPU; `calls` are those that it is built for, and `later`, whose rules may change from one to
+    the next.  `launched` has the names of what was launched."""
 
-    def __init__(self, text: str, folder: Path, *calls: tuple[Any, ...]):
+    def __init__(self, text: str, folder: Path, *calls: tuple[Any, ...], later: Iterable[tuple[Any, ...]] = ()):
         super().__init__(check.check(syntax.parse(text, "emulated.k")))
         self.run.arch = "sm_80"
         self.run.rows = following(self.run.rows)  # type: ignore[method-assign]
         self.orders = EmulatedOrders()  # type: ignore[assignment]
         found: dict[str, None] = {}
         self.run.function = lambda expression, _: found.setdefault(expression) or (lambda *launched: None)  # type: ignore[method-assign]
-        for args in calls:
+        for args in chain(calls, later):
             self.launch(arguments.bind(self.kernel, args, {}, None), 0, 0)
+        self.launched: list[str] = []
         self.run.function = self.function  # type: ignore[method-assign]
         self.expressions = list(found)
         self.library = kernels(folder / f"{self.kernel.name}.cpp", self.run.source, self.expressions)
 
     def function(self, expression: str, arch: str) -> Any:
+        self.launched.append(expression)
         return started(self.library, f"launch_{self.expressions.index(expression)}")
 
     def __call__(self, *args: Any, out: Any = None) -> Any:  # type: ignore[override]

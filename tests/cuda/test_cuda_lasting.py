@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from itertools import chain, product
 from pathlib import Path
 
 import pytest
@@ -64,33 +65,43 @@ def test_what_is_cheap_or_read_once_is_not_remembered(body: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_value_is_the_same_wherever_it_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planned_anew: None, name: str, dtype: torch.dtype
-) -> None:
-    """By 2 vectors a thread they wait in registers, by 16 in shared memory: where their operands were, if nothing else reads these and there
-    is room, else beside them.  In rows that are read each time they are made anew."""
+def test_a_value_is_the_same_wherever_it_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planned_anew: None, name: str) -> None:
+    """By 2 vectors a thread they wait in registers, by 16 (more than these have room for) in shared memory: where their operands were, if
+    nothing else reads these and there is room, else beside them.  In rows that are read each time they are made
+    anew.  One build has the kernels of all."""
     torch.manual_seed(5)
-    calls = []
-    for count, n, offset in ((3, 1024, 0), (2, 1021, 0), (2, 997, 3), (1, 64, 0)):
+    calls: dict[torch.dtype, list[tuple[torch.Tensor, ...]]] = {torch.float32: [], torch.bfloat16: []}
+    for (dtype, own), (count, n, offset) in product(calls.items(), ((3, 1024, 0), (2, 1021, 0), (2, 997, 3), (1, 64, 0))):
         x, z = (torch.randn(count, n + offset)[:, offset:].to(dtype) for _ in range(2))
-        calls.append((x, z, torch.randn(n).to(dtype)))
+        own.append((x, z, torch.randn(n).to(dtype)))
     checked = kgen.loads(TEXTS[name]).kernel
-    wanted = [Analysis(checked, dict(zip("xzw", args, strict=True)), "cuda").results()[0] for args in calls]
-    for vectors in (2, 16):
-        got: dict[str, list[torch.Tensor]] = {}
-        for where in ("loop", "shared", "registers")[: 3 if vectors == 2 else 2]:  # more than registers have room for
-            found = Rule(ANY, 512 // vectors, 512 // vectors, vectors, 1, where)
-            monkeypatch.setattr(launches, "RULES", {key: (found,) if key == (False, True) else of for key, of in BEFORE.items()})
-            rows.cached.cache_clear()
-            folder = tmp_path / f"{where}{vectors}"
-            folder.mkdir()
-            kernel = Emulated(TEXTS[name], folder, *calls)
-            keep = {"registers": "1", "shared": "2", "loop": "0"}[where]
-            assert all(e.split("Walk<", 1)[1].split(", ")[10] == keep for e in kernel.expressions), kernel.expressions
-            got[where] = [kernel(*args)["y"] for args in calls]
-            for y, want in zip(got[where], wanted, strict=True):
-                assert bool((y.double() - want.exact).abs().le(want.bound).all()), (where, vectors, y.shape)
-        for where in got:
-            assert all(map(torch.equal, got[where], got["loop"])), (where, vectors)
+    wanted = {
+        dtype: [Analysis(checked, dict(zip("xzw", args, strict=True)), "cuda").results()[0] for args in own] for dtype, own in calls.items()
+    }
+    ways = [(vectors, where) for vectors in (2, 16) for where in ("loop", "shared", "registers")[: 3 if vectors == 2 else 2]]
+
+    def planned_by(vectors: int, where: str) -> None:
+        found = Rule(ANY, 512 // vectors, 512 // vectors, vectors, 1, where)
+        monkeypatch.setattr(launches, "RULES", {key: (found,) if key == (False, True) else of for key, of in BEFORE.items()})
+        rows.cached.cache_clear()
+
+    def asked() -> Iterator[tuple[torch.Tensor, ...]]:
+        for way in ways:
+            planned_by(*way)
+            yield from chain(*calls.values())
+
+    kernel = Emulated(TEXTS[name], tmp_path, later=asked())
+    got: dict[tuple[int, torch.dtype], list[torch.Tensor]] = {}
+    for (dtype, own), (vectors, where) in product(calls.items(), ways):
+        planned_by(vectors, where)
+        kernel.launched.clear()
+        made = [kernel(*args)["y"] for args in own]
+        keep = {"registers": "1", "shared": "2", "loop": "0"}[where]
+        assert len(kernel.launched) == len(own)
+        assert all(e.split("Walk<", 1)[1].split(", ")[10] == keep for e in kernel.launched), kernel.launched
+        for y, want in zip(made, wanted[dtype], strict=True):
+            assert bool((y.double() - want.exact).abs().le(want.bound).all()), (where, vectors, y.shape)
+        if where == "loop":
+            got[vectors, dtype] = made
+        assert all(map(torch.equal, made, got[vectors, dtype])), (where, vectors, dtype)
