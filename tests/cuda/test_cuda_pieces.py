@@ -43,7 +43,7 @@ def bits(x: torch.Tensor) -> torch.Tensor:
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float32, marks=pytest.mark.slow)])
-def test_blocks_behind_a_norm(dtype: torch.dtype, tmp_path) -> None:
+def test_blocks_behind_a_norm(dtype: torch.dtype, tmp_path, built_quickly) -> None:
     """One pass; scales and codes are those of the stored result, bit for bit, of rows in registers, in shared memory and read anew, also of
     zeros, infinity and NaN."""
     given = []
@@ -67,7 +67,7 @@ def test_blocks_behind_a_norm(dtype: torch.dtype, tmp_path) -> None:
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float32, marks=pytest.mark.slow)])
-def test_scales_along_both_dims(dtype: torch.dtype, tmp_path) -> None:
+def test_scales_along_both_dims(dtype: torch.dtype, tmp_path, built_quickly) -> None:
     """One pass over tiles, which gives what one along each dim does."""
     x = torch.randn(2, 32, 3, 32, generator=torch.Generator().manual_seed(1)).to(dtype)
     x[0, 0, 0], x[1, 5, 1, 5], x[1, 6, 2, 7] = 0.0, torch.inf, torch.nan
@@ -91,7 +91,7 @@ q = f8e4m3[saturate](h / s)
 
 
 @needs_compiler
-def test_pieces_take_operands_as_they_lie(tmp_path) -> None:
+def test_pieces_take_operands_as_they_lie(tmp_path, built_quickly) -> None:
     """Behind two readings of a rounded value, which would take its operand's place else."""
     given = [torch.randn(3, g, 64, generator=torch.Generator().manual_seed(g)).bfloat16() for g in (1, 4, 37)]
     kernel = Emulated(ROUNDED, tmp_path, *((x,) for x in given))
@@ -102,7 +102,7 @@ def test_pieces_take_operands_as_they_lie(tmp_path) -> None:
 
 
 @needs_compiler
-def test_pieces_of_any_rows(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+def test_pieces_of_any_rows(monkeypatch: pytest.MonkeyPatch, tmp_path, built_quickly) -> None:
     """The kernels of a written file for rows in any dims give the same."""
     from kgen.runtime import rows
 

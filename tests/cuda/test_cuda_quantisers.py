@@ -116,7 +116,7 @@ u = u8(round(x / s))
 
 
 @needs_compiler
-def test_integers_are_those_of_the_quotient(tmp_path) -> None:
+def test_integers_are_those_of_the_quotient(tmp_path, built_quickly) -> None:
     given = [rows(n, dtype) for n in (64, 67) for dtype in (torch.bfloat16, torch.float32, torch.float64)]
     kernel, other = Emulated(INTEGERS, tmp_path, *((x,) for x in given)), kgen.loads(INTEGERS)
     for x in given:
