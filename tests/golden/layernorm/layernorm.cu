@@ -18,7 +18,7 @@
 // A row is read twice to reduce it, and once more to store what follows. One that does not stay on the chip is read once to reduce it.
 // Operands: x, w, b, y.
 template <typename T, typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 layernorm_kernel(
     const __grid_constant__ typename Walk::Layout rows, const T* x_ptr, const T* w_ptr, const T* b_ptr, T* y_ptr,
     compute<T> N, compute<T> eps) {

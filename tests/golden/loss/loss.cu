@@ -24,7 +24,7 @@
 // A row is read once to reduce it.
 // Operands: x, t, x_at, weight_at, class_at, l, of, l_kept.
 template <typename T, typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 loss_l_kernel(
     const __grid_constant__ typename Walk::Layout rows, const T* x_ptr, const i64* t_ptr, const T* x_at_ptr,
     const float* weight_at_ptr, const i32* class_at_ptr, float* l_ptr, i32* of_ptr, compute<T>* l_kept_ptr, i64 V,
@@ -89,7 +89,7 @@ loss_l_kernel(
 // A row is read once to reduce it, and once more to store what follows.
 // Operands: weight, best, index[V], weight_at_, scaled, beside.
 template <typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 loss_scaled_kernel(
     const __grid_constant__ typename Walk::Layout rows, const float* weight_ptr, const i64* best_ptr,
     const float* weight_at__ptr, float* scaled_ptr, float* beside_ptr, i64 V) {
@@ -131,7 +131,7 @@ loss_scaled_kernel(
 // A row is read once to reduce it.
 // Operands: table, sum_D_kept.
 template <typename T, typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 loss_sum_D_kept_kernel(
     const __grid_constant__ typename Walk::Layout rows, const T* table_ptr, compute<T>* sum_D_kept_ptr) {
     using F = compute<T>;
@@ -155,7 +155,7 @@ loss_sum_D_kept_kernel(
 // A row is read once to reduce it.
 // Operands: l_kept, m.
 template <typename T, typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 loss_m_kernel(
     const __grid_constant__ typename Walk::Layout rows, const compute<T>* l_kept_ptr, float* m_ptr, compute<T> leading) {
     using F = compute<T>;
@@ -181,7 +181,7 @@ loss_m_kernel(
 // One element for each row.
 // Operands: t, table_at, e.
 template <typename T, typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 loss_e_kernel(
     const __grid_constant__ typename Walk::Layout rows, const i64* t_ptr, const T* table_at_ptr, bf16* e_ptr, i64 V) {
     using F = compute<T>;
@@ -206,7 +206,7 @@ loss_e_kernel(
 // One element for each row.
 // Operands: other_, class_at_, column.
 template <typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 loss_column_kernel(
     const __grid_constant__ typename Walk::Layout rows, const i64* other_ptr, const i32* class_at__ptr, i32* column_ptr) {
     Walk walk(rows);
@@ -222,7 +222,7 @@ loss_column_kernel(
 // One element for each row.
 // Operands: table, other_, sum_D_kept, table_at_, share.
 template <typename T, typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 loss_share_kernel(
     const __grid_constant__ typename Walk::Layout rows, const T* table_ptr, const i64* other_ptr,
     const compute<T>* sum_D_kept_ptr, const T* table_at__ptr, T* share_ptr, i64 V) {

@@ -21,7 +21,7 @@
 // A row is read 3 times to reduce it.
 // Operands: x, run, last, high.
 template <typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 moving_run_kernel(
     const __grid_constant__ typename Walk::Layout rows, const float* x_ptr, float* run_ptr, float* last_ptr,
     float* high_ptr) {
@@ -82,7 +82,7 @@ moving_run_kernel(
 // Rows one after the other, each gone through once where it stays on the chip; what is added up over them is in `Columns`.
 // Operands: x, moving_kernel.
 template <typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 moving_moving_kernel_kernel(
     const __grid_constant__ typename Walk::Layout rows, const float* x_ptr, float* moving_kernel_ptr) {
     Walk walk(rows);

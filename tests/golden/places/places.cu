@@ -26,7 +26,7 @@
 // A row is read twice to reduce it.
 // Operands: x, k, h, flag, index[N], i, j, at, least_, most, deep, every, some, total, times, product, spread.
 template <typename T, typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 places_i_kernel(
     const __grid_constant__ typename Walk::Layout rows, const T* x_ptr, const i16* k_ptr, const u8* h_ptr,
     const bool* flag_ptr, i64* i_ptr, i64* j_ptr, i64* at_ptr, i16* least_ptr, u8* most_ptr, i64* deep_ptr,
@@ -165,7 +165,7 @@ places_i_kernel(
 // A row is read once to reduce it.
 // Operands: x, index[N], index[...], first_.
 template <typename T, typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 places_first_kernel(const __grid_constant__ typename Walk::Layout rows, const T* x_ptr, i64* first_ptr, i64 N) {
     using F = compute<T>;
     Walk walk(rows);

@@ -19,7 +19,7 @@
 // Rows one after the other, each gone through twice, from memory once where it stays on the chip; what is added up over them is in `Columns`.
 // Operands: dy, x, w, rsqrt_row, dx, dw.
 template <typename T, typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 rmsnorm_backward_kernel(
     const __grid_constant__ typename Walk::Layout rows, const T* dy_ptr, const T* x_ptr, const T* w_ptr,
     const compute<T>* rsqrt_row_ptr, T* dx_ptr, T* dw_ptr, compute<T> N) {

@@ -16,7 +16,7 @@
 // A row is read once to reduce it, and once more to store what follows.
 // Operands: x, y.
 template <typename T, typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 softmax_kernel(const __grid_constant__ typename Walk::Layout rows, const T* x_ptr, T* y_ptr) {
     using F = compute<T>;
     Walk walk(rows);

@@ -19,7 +19,7 @@
 // A row is read once to reduce it, and once more to store what follows.
 // Operands: p, g, s, seen, index[N], index[M], n.
 template <typename T, typename U, typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 steps_kernel(
     const __grid_constant__ typename Walk::Layout rows, T* p_ptr, const U* g_ptr, float* s_ptr, compute<T>* seen_ptr,
     U* n_ptr, compute<U> N, float lr, double lr_f32_given_k, compute<T> decay, double decay_f16_given_k) {

@@ -14,7 +14,7 @@
 // A row is read many times: by a search, once for each bit of what it looks for.
 // Operands: x, index[N], y.
 template <typename T, typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 topk_mask_kernel(const __grid_constant__ typename Walk::Layout rows, const T* x_ptr, T* y_ptr, i64 k) {
     using F = compute<T>;
     Walk walk(rows);

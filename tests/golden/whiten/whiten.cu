@@ -20,7 +20,7 @@
 // A row is read twice to reduce it, and once more to store what follows. One that does not stay on the chip is read once to reduce it.
 // Operands: x, run, scale, mu_kept, inv_kept, y.
 template <typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 whiten_y_kernel(
     const __grid_constant__ typename Walk::Layout rows, const float* x_ptr, float* run_ptr, const float* scale_ptr,
     float* mu_kept_ptr, float* inv_kept_ptr, float* y_ptr, float s0, float eps, float s1, float rate) {
@@ -140,7 +140,7 @@ whiten_y_kernel(
 // A row is read once to reduce it.
 // Operands: x, mu_kept, inv_kept, sum_S_kept.
 template <typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 whiten_sum_S_kept_kernel(
     const __grid_constant__ typename Walk::Layout rows, const float* x_ptr, const float* mu_kept_ptr,
     const float* inv_kept_ptr, float* sum_S_kept_ptr) {
@@ -168,7 +168,7 @@ whiten_sum_S_kept_kernel(
 // A row is read once to reduce it.
 // Operands: sum_S_kept, far_, far_kept.
 template <typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 whiten_far_kernel(
     const __grid_constant__ typename Walk::Layout rows, const float* sum_S_kept_ptr, float* far_ptr, float* far_kept_ptr) {
     Walk walk(rows);
@@ -195,7 +195,7 @@ whiten_far_kernel(
 // A row is read once to reduce it.
 // Operands: x, far_kept, kinds.
 template <typename Walk>
-__global__ void __launch_bounds__(Walk::THREADS, Walk::BLOCKS)
+__global__ void __launch_bounds__(Walk::THREADS, Eased<Walk::BLOCKS>::BLOCKS)
 whiten_kinds_kernel(
     const __grid_constant__ typename Walk::Layout rows, const float* x_ptr, const float* far_kept_ptr, i64* kinds_ptr) {
     Walk walk(rows);
