@@ -57,6 +57,7 @@ class OverParts(Emulated):
         nvrtc.Launcher.__init__(self, self.parted.kernel)
         self.run.arch = "sm_80"
         self.run.function = self.function  # type: ignore[method-assign]
+        self.launched = []
         self.bound = [self.bind(args) for args in calls]
         self.expressions = list(dict.fromkeys(e for _, call in self.bound for e in self.asked(call)))
         self.library = kernels(folder / f"{self.kernel.name}.cpp", self.run.source, self.expressions)
