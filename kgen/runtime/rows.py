@@ -361,11 +361,7 @@ def _vectors(
         return operands[k].address // operands[k].itemsize
 
     if len(sizes) > 1 or whole:  # whole vectors along the innermost dim
-        while vec > 1:
-            steps = [*strides[main][:-1], *outer[main]]
-            if sizes[-1] % vec == 0 and place(main) % vec == 0 and not any(s % vec for s in steps):
-                break
-            vec //= 2
+        vec = narrower(vec, (sizes[-1], place(main), *strides[main][:-1], *outer[main]))
         wide = sum(1 << k for k in moving if place(k) % vec == 0 and not any(s % vec for s in (*strides[k][:-1], *outer[k])))
         return (vec, False, wide | _even(memory, wide, sizes, strides)) if vec > 1 else (1, False, 0)
     if n < 4 * vec:
@@ -381,8 +377,8 @@ def _vectors(
 
 
 def narrower(vec: int, steps: Sequence[int]) -> int:
-    """The elements of a vector of short rows, which are whole ones: as many of up to `vec` as all steps of their operand are multiples of.
-    A written file has no kernels for others than the widest, and moves such elements one by one."""
+    """The elements of a vector where rows are whole ones: as many of up to `vec` as all steps of their operand are multiples of.  A written
+    file has no kernels for short rows of one dim but in the widest, and moves their elements one by one."""
     while vec > 1 and any(step % vec for step in steps):
         vec //= 2
     return vec

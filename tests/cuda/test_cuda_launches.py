@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import math
 import random
 import re
 import shutil
@@ -436,7 +435,8 @@ def rows_alike(call: Call, file: File) -> str:
     assert [step.follows for step in made.steps] == [k > 0 and limits(call.arch).cluster > 0 for k in range(len(made.steps))]
     # A file has few kernels of a pass that reads neighbours, which all others find one by one, and of short rows for one kind of vectors.
     near = bool(call.unit.near) and not in_lines(call, planned)
-    if near or not call.unit.columns and math.prod(call.inner) < SHORT:
+    short = isinstance(planned, rows.RowPlan) and len(planned.sizes) == 1 and planned.n < SHORT
+    if near or short:
         name, other = ("_vectors", lambda *_: (1, False, 0)) if near else ("narrower", lambda vec, steps: 1 if any(s % vec for s in steps) else vec)
         rows.cached.cache_clear()
         with mock.patch.object(rows, name, other):
