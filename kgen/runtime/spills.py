@@ -36,8 +36,8 @@ def fewer(blocks: int) -> int:
 
 
 def allowed(blocks: int, vectors: int) -> int:
-    """The bytes that a thread of `vectors` 16-byte vectors may keep in local memory: half of them, or as many where a third of the blocks
-    or more would go.  From 58 kernels on an H200, each with up to three fewer blocks than its step had."""
+    """The bytes that a thread of `vectors` 16-byte vectors may keep in local memory: half as many as these have, or, of three blocks or
+    fewer, of which one is a third or more, as many.  Picked by hand from what 58 kernels took on an H200, eased up to three times."""
     return 8 * vectors if blocks > 3 else 16 * vectors
 
 
