@@ -139,6 +139,10 @@ class RowOperand:
     kept: bool = False
     dim: str = ""
 
+    def rowed(self, rows: Dims) -> int:
+        """How many of the dims of rows it has."""
+        return len({*self.dims} & {*rows})
+
 
 def is_byte(dtype: str) -> bool:
     """Whether an element of a declared dtype has one byte, whatever its variables are."""

@@ -384,6 +384,19 @@ READ = (
 )
 
 
+#: Rows that are no whole 16-byte vectors, of which a block's move by way of shared memory as one piece (kgen_staged.cuh): of so many
+#: elements at least, in more vectors than are taken without it, and at most.  Teams have as many threads as leave each no more than so many
+#: elements, by the bytes of one, and no more registers of all operands that stay than that; each needs so many besides.  From searches on
+#: an H200 (softmax and its gradient, logsumexp, layer norm, alone, gated and behind a residual, in bf16 and f32).
+STAGED_LEAST, STAGED_VECTORS, STAGED_MOST = 6, 5, 896
+STAGED_ELEMENTS, STAGED_WORDS, STAGED_BESIDE = {1: 40, 2: 40, 4: 28, 8: 14}, 80, 14
+
+
+def staged_threads(team: int) -> int:
+    """The threads of a block with such rows, which has several warps for teams that lie apart (`staggered`)."""
+    return 256 if team in (8, 32) else 128
+
+
 #: Rows that a thread takes abreast at most: parts of more would not fit in registers.
 MOST_ABREAST = 8
 #: Elements of a row up to which it is taken abreast where an element is looked up for each: threads wait for those one after the other.

@@ -154,8 +154,7 @@ PERSISTENT = {
 PERSISTENT_EDGES = {
     (True, False): (Round(0, 0, 0, 0, 0, "none"),),
     (True, True): (
-        *(Round(0, 0, 0, 0, 0, "none", 32), Round(32, 32, 16, 16, 3, "block", 64, every=True)),
-        *(Round(32, 32, 24, 16, 3, "block", 96, every=True), Round(32, 32, 32, 16, 3, "block", 128, every=True)),
+        *(Round(0, 0, 0, 0, 0, "none", 112), Round(32, 32, 32, 16, 3, "block", 128, every=True)),
         Round(32, 32, 64, 12, 3, "block", 256),
         *(Round(64, 64, 48, 8, 3, "block", 384), Round(64, 64, 80, 6, 3, "block", 640, parameters=80)),
         *(Round(128, 128, 80, 3, 3, "block", 960, parameters=80), Round(256, 256, 40, 2, 3, "block", 1280)),

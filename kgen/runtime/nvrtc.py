@@ -267,7 +267,7 @@ def rows_plan(
 def places(unit: RowLayout, operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]]) -> tuple[rows.RowOperandPlace, ...]:
     """The operands as the planners take them."""
     return tuple(
-        rows.RowOperandPlace(outer, inner, size, address, o.element, o.kept, o.role != "result", len(set(o.dims) & set(unit.rows)))
+        rows.RowOperandPlace(outer, inner, size, address, o.element, o.kept, o.role != "result", o.rowed(unit.rows), o.role == "state")
         for (address, outer, inner, size), o in zip(operands, unit.operands, strict=True)
     )
 
@@ -329,7 +329,7 @@ class CudaLauncher:
         self.digest = hashlib.sha256(source.encode()).hexdigest()
         self.arch: str | None = None  # else each device's own
         self.functions: dict[tuple[str, str], Function] = {}
-        self.roomy: dict[str, tuple[int, int]] = {}  # blocks and vectors of kernels that may have fewer blocks
+        self.roomy: dict[str, tuple[int, int]] = {}  # blocks of kernels that may have fewer, and vectors of 16 bytes
 
     def over(
         self, unit_index: int, binding: tuple[str, ...], sizes: Sequence[int], operands: Sequence[tuple[int, Sequence[int], int]],
@@ -395,7 +395,7 @@ class CudaLauncher:
                 raise KgenError(f"{planned.rows} rows are more than one launch of {unit.kernel} covers")
             text = side.text(walk.text()) if side is not None else unit.walk(walk.text(), planned)
             expression, follows = unit.expression(types, text), bool(steps) and limits(arch).cluster > 0
-            self.roomy[expression] = (walk.blocks, walk.vectors) if isinstance(planned, rows.RowPlan) else (1, 1)
+            self.roomy[expression] = planned.roomy(walk, [size for *_, size in operands]) if isinstance(planned, rows.RowPlan) else (1, 1)
             steps.append(Started(self.function(expression, arch), grid, threads, shared, cluster, follows))
         return Launch(tuple(steps), planned.layout(gathers), rounded(scalars), planned.work, fitted)
 

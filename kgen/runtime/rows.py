@@ -22,6 +22,8 @@ from kgen.backends.launches import CROWDED, FEW_LONG_ROWS, FEW_ROWS, LONG_ROW, M
 from kgen.backends.shared import MAX_STATIC, declared
 from kgen.runtime.verified import verify_rows
 
+#: What a `Walk` says of rows that move as one piece of a block: by way of shared memory, which they stay in.
+STAGED = 7
 #: An offset beyond this takes 64 bits: a little below 2^32, for steps behind the last element.
 FAR = 2**32 - 1 - 2**20
 
@@ -37,6 +39,7 @@ class RowOperandPlace(NamedTuple):
     kept: bool = False
     read: bool = True
     row_dims: int = 0  # how many of the row dims it is declared with, whatever their sizes
+    state: bool = False  # whether it is read and written
 
 
 class Walk(NamedTuple):
@@ -102,6 +105,10 @@ class RowPlan:
         threads = (min(self.threads, walk.threads) if walk.across == first.across else walk.threads for walk, _ in self.steps)
         return tuple((walk, grid, own, self.shared, cluster) for (walk, grid), own in zip(self.steps, threads, strict=True))
 
+    def roomy(self, walk: Walk, sizes: Sequence[int]) -> tuple[int, int]:
+        """A launch's blocks, of which there may be fewer, and a thread's vectors of 16 bytes; `sizes`: of each operand's elements."""
+        return walk.blocks, max(1, -(-walk.vectors * walk.vec * (sizes[walk.main] if sizes else 0) // 16))
+
     def layout(self, gathers: Sequence[tuple[int, int]]) -> ctypes.Structure:
         """The kernel's layout argument; see `layout`."""
         return layout(self, gathers, 0)
@@ -122,7 +129,7 @@ class Team:
     most: int = 0  # threads of a block that the kernel is compiled for, where a team is a block of any size
     cached: bool = False  # whether blocks take the segments of a row in all readings in one launch, each in shared memory
     abreast: int = 0  # rows that a thread takes together, if it does
-    room: int = 0  # threads by which shared memory is counted then
+    room: int = 0  # threads by which shared memory is counted then; the bytes of a staged block's rows
 
     def static(self, words: int, readings: int) -> int:
         """The bytes at most of the kernel's own shared memory."""
@@ -132,7 +139,7 @@ class Team:
 
     def dynamic(self, size: int) -> int:
         """The bytes of the rows that a block holds in shared memory, where a vector takes `size`."""
-        return self.threads * self.vectors * size if self.keep == 2 else 0
+        return self.room if self.keep == STAGED else self.threads * self.vectors * size if self.keep == 2 else 0
 
     def fits(self, size: int, words: int, readings: int, limits: Limits) -> bool:
         """Whether a device has the memory and the clusters that it asks for."""
@@ -207,7 +214,8 @@ def plan(
     main = _main(operands, memory)
     sizes, strides = merged(inner_sizes, [o.strides for o in operands], main, ordered=pieces)
     outer_sizes, outer = merged(row_sizes, [o.row_strides for o in operands], main)
-    vec, edges, wide = _vectors(operands, memory, main, sizes, strides, outer, n)
+    staged = None if pieces or not reductions else _staged(operands, memory, main, sizes, strides, outer_sizes, outer, limits.shared)
+    vec, edges, wide = staged[1:4] if staged else _vectors(operands, memory, main, sizes, strides, outer, n)
     far = _furthest(rows, n, sizes, strides, outer_sizes, outer) > FAR
     chunks = n // vec  # whole vectors, wherever the row begins within one
     held = [operands[k].itemsize for k in memory if operands[k].kept]
@@ -231,7 +239,7 @@ def plan(
     shares = bool(splits and stores and not pieces and most)
     together = side_by_side(operands, memory, main, strides, outer_sizes, outer) if n <= abreast and apart and splits else (0, 0, 0)
     teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0, beside, shares, together[:2])
-    team = next(t for t in teams if t.fits(size, words, reductions, limits._replace(cluster=most)))
+    team = staged[0] if staged else next(t for t in teams if t.fits(size, words, reductions, limits._replace(cluster=most)))
     if team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
         count = rows // (team.abreast or 1)
         team = replace(team, threads=team.team * min(team.threads // team.team, 1 << (count - 1).bit_length()))
@@ -374,6 +382,45 @@ def _vectors(
         alike = all((a - b) % vec == 0 for a, b in zip(outer[k], outer[main], strict=True))
         wide |= (alike and (place(k) - place(main)) % vec == 0) << k
     return vec, edges, wide
+
+
+def _staged(
+    operands: Sequence[RowOperandPlace], memory: Sequence[int], main: int, sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]],
+    outer_sizes: tuple[int, ...], outer: Sequence[tuple[int, ...]], shared: int,
+) -> tuple[Team, int, bool, int] | None:  # fmt: skip
+    """Who takes rows that are short and no whole 16-byte vectors, and as `_vectors` in what they move: each operand whose rows follow one
+    another without gaps as one piece for a block, others a vector at a time; how a row is combined is the same wherever it lies.  None for
+    other rows, and where a device has too little shared memory."""
+    if not memory or strides[main][-1] != 1 or len(sizes) > 1 or len(operands) > 16:
+        return None
+    (n,), moving = sizes, [k for k in memory if strides[k][-1] == 1]
+    widest = 16 // max(operands[k].itemsize for k in moving)
+    vec = narrower(widest, (n,))
+    few = n < launches.STAGED_LEAST or n // vec < launches.STAGED_VECTORS
+    if vec == widest or few or n > launches.STAGED_MOST:
+        return None
+    rows = [k for k in moving if operands[k].row_dims]
+    words = sum(max(1, vec * operands[k].itemsize // 4) for k in rows if operands[k].kept) or 1
+    most = min(launches.STAGED_ELEMENTS[16 // widest] // vec, launches.STAGED_WORDS // words)
+    found = next(((1 << k, -(-n // (vec << k))) for k in range(6) if n <= most * vec << k), None)
+    if found is None:
+        return None
+    (team, vectors), threads = found, launches.staged_threads(found[0])
+    teams = threads // team
+
+    def piece(k: int) -> bool:
+        alike = outer[k] == (n,) or outer_sizes == (1,)
+        return alike and operands[k].address == 0 and teams * n * operands[k].itemsize % 16 == 0
+
+    pieces = [k for k in rows if piece(k)]
+    own = [k for k in memory if operands[k].kept and k not in pieces]  # which threads keep beside these
+    room = sum(-(-teams * n * operands[k].itemsize // 16) * 16 * (1 + operands[k].state) for k in pieces)
+    room += sum(threads * vectors * vec * operands[k].itemsize for k in own) + team * vectors * vec * 8
+    registers = -(-(launches.STAGED_BESIDE + words * vectors) // 8) * 8  # as they are given out
+    blocks = min(2048 // threads, 65536 // (threads * registers), shared // room)
+    wide = sum(1 << k for k in moving if not any(x % vec for x in (operands[k].address // operands[k].itemsize, *outer[k])))
+    wide |= sum(1 << 32 + k for k in pieces)
+    return (Team(threads, blocks, team, vectors, STAGED, room=room), vec, False, wide) if blocks > 0 and room <= MAX_SHARED else None
 
 
 def narrower(vec: int, steps: Sequence[int]) -> int:

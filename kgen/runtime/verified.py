@@ -46,13 +46,15 @@ def verify_rows(
     hold(static <= MAX_STATIC and static + plan.shared <= limits.shared, "a block's shared memory is no more than the device has")
     held = beside + sum(o.itemsize for o in operands if o.kept and o.element and o.itemsize)
     needed = threads * walk.vectors * walk.vec * held if walk.keep == 2 else 0
+    if walk.keep == 7:
+        needed = _verify_staged(plan, walk, operands, hold)
     hold(plan.shared == needed, "a row's vectors have the shared memory that they take")
     # Who takes a row.
     hold(team & (team - 1) == 0 or walk.team == 0, "a team is a power of two, or a block")
     hold(threads % team == 0 and (walk.across or team <= 32 or team == threads), "a team beyond a warp is a block")
     hold(walk.team == 0 or walk.across or threads == walk.threads, "only a team that is a block of any size has fewer threads")
     hold(not (walk.keep and walk.segments) and not (walk.cluster and walk.segments), "what stays on the chip is one piece a block")
-    hold(walk.keep in (0, 1, 2) and (not walk.cluster or walk.keep == 2), "a cluster holds a row in shared memory")
+    hold(walk.keep in (0, 1, 2, 7) and (not walk.cluster or walk.keep == 2), "a cluster holds a row in shared memory")
     # Each element once.
     chunks = plan.n // walk.vec
     hold(plan.n == prod(plan.sizes) and plan.rows == prod(plan.row_sizes), "merged dims have all elements")
@@ -169,12 +171,33 @@ def verify_rounds(
     _verify_memory(under, walk, operands, hold)
 
 
+def _verify_staged(plan: RowPlan, walk: Any, operands: Sequence[RowOperandPlace], hold: Any) -> int:
+    """Rows that move as one piece of a block: these are 16-byte vectors, and no gaps.  The bytes of shared memory that they take."""
+    teams, needed = walk.threads // walk.team, walk.team * walk.vectors * walk.vec * 8
+    hold(walk.team * walk.vectors * walk.vec < plan.n + walk.team * walk.vec, "each of a thread's vectors but its last is a row's")
+    hold(walk.rank == 1 and not walk.edges and walk.step == -1, "a staged row is one dim of whole vectors")
+    for k, o in enumerate(operands):
+        if walk.wide >> 32 + k & 1:
+            alike = plan.strides[k] == (1,) and (plan.row_strides[k] == (plan.n,) or plan.rows == 1)
+            hold(o.element and alike, "the rows of a piece follow one another without gaps")
+            hold(o.address == 0 and teams * plan.n * o.itemsize % 16 == 0, "a block's piece begins with 16 bytes")
+            needed += -(-teams * plan.n * o.itemsize // 16) * 16 * (1 + o.state)
+        elif o.kept and o.element and o.itemsize:
+            needed += walk.threads * walk.vectors * walk.vec * o.itemsize
+        if walk.vec > 1 and walk.wide >> k & 1:
+            begins = (o.address // o.itemsize, *plan.row_strides[k])
+            hold(plan.strides[k] == (1,) and not any(at % walk.vec for at in begins), "an operand in vectors is aligned")
+    return needed
+
+
 def _verify_memory(plan: RowPlan, walk: Any, operands: Sequence[RowOperandPlace], hold: Any) -> None:
     """Indices are wide enough, and vectors whole and aligned."""
     far = [plan.rows, plan.n, plan.rows * plan.segments]
     for inner, outer in zip(plan.strides, plan.row_strides, strict=True):
         far.append(sum((n - 1) * s for n, s in (*zip(plan.sizes, inner, strict=True), *zip(plan.row_sizes, outer, strict=True))))
     hold(walk.index64 or max(far) + 2**17 <= UINT_MAX, "an index has the bits for every place")
+    if walk.keep == 7:
+        return
     hold(walk.vec == 1 or walk.vec in (2, 4, 8, 16) and walk.wide >> walk.main & 1 == 1, "the main operand moves in vectors")
 
     def place(k: int) -> int:

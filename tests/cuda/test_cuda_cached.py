@@ -37,6 +37,7 @@ PLACED = "placed(x: T[..., N]) -> y: T[..., N]\n\ne = exp(x - max[N](x))\ny = e 
 def cached(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A device with clusters and without a ladder, where long rows are 512 elements of f32 and more."""
     rule = Rule(ANY, 64, 64, 2, 2, "cached", held=1, above=127)
+    monkeypatch.setattr(launches, "STAGED_MOST", 0)
     monkeypatch.setattr(launches, "RULES", {key: (rule, *own) if key == (False, True) else own for key, own in launches.RULES.items()})
     limits = devices.limits
 

@@ -433,15 +433,21 @@ def rows_alike(call: Call, file: File) -> str:
     assert made is not None and len(asked) == 1
     assert [step.grid for step in made.steps] == [grid for _, grid, *_ in planned.launches]
     assert [step.follows for step in made.steps] == [k > 0 and limits(call.arch).cluster > 0 for k in range(len(made.steps))]
-    # A file has few kernels of a pass that reads neighbours, which all others find one by one, and of short rows for one kind of vectors.
-    near = bool(call.unit.near) and not in_lines(call, planned)
-    short = isinstance(planned, rows.RowPlan) and len(planned.sizes) == 1 and planned.n < SHORT
-    if near or short:
-        name, other = ("_vectors", lambda *_: (1, False, 0)) if near else ("narrower", lambda vec, steps: 1 if any(s % vec for s in steps) else vec)
+    # A file has few kernels of a pass that reads neighbours, which all others find one by one, and of short rows for one kind of vectors; none of
+    # rows that move as one piece of a block.
+    def without(**others: Any) -> Any:
         rows.cached.cache_clear()
-        with mock.patch.object(rows, name, other):
-            planned = real(*asks[0])
+        with mock.patch.multiple(rows, _staged=lambda *_: None, **others):
+            found = real(*asks[0])
         rows.cached.cache_clear()
+        return found
+
+    if isinstance(planned, rows.RowPlan):
+        planned = without()
+        if call.unit.near and not in_lines(call, planned):
+            planned = without(_vectors=lambda *_: (1, False, 0))
+        elif len(planned.sizes) == 1 and planned.n < SHORT:
+            planned = without(narrower=lambda vec, steps: 1 if any(s % vec for s in steps) else vec)
     is_same(noted, planned, call.arch)
     walk, under = planned.launches[0][0], planned.under if isinstance(planned, rounds.RoundsPlan) else planned
     assert all(("Nearby<" in line) == bool(call.unit.near) for line in noted if "Walk = " in line), noted

@@ -37,7 +37,7 @@ __device__ inline Made<T, Walk, Make, In> made(const Walk&, Make make, In in) { 
 
 // What is written of operand O along a row as codes of a byte, of which `pair` makes those of two numbers.
 template <int O, typename Walk, typename Pair> struct Coded {
-    using Codes = typename Walk::template Output<O, u8>;
+    using Codes = decltype(static_cast<Walk*>(nullptr)->template output<O>(static_cast<u8*>(nullptr)));
     static constexpr int VEC = sizeof(Codes::now[0]), VECTORS = sizeof(Codes::now) / VEC;
     Codes codes;
     Pair pair;
@@ -55,6 +55,7 @@ template <int O, typename Walk, typename Pair> struct Coded {
         }
         codes.put(walk, c, v);
     }
+    template <typename W, typename C = Codes> __device__ auto leave(const W& walk) const -> decltype(static_cast<const C*>(nullptr)->leave(walk)) { return codes.leave(walk); }
     template <typename W> __device__ void put_loose(const W& walk, int j) {
         codes.now_loose = u8(pair(now_loose, now_loose));
         codes.put_loose(walk, j);
@@ -65,6 +66,6 @@ template <int O, typename Walk, typename Pair> struct Coded {
         codes.put_at(walk, i);
     }
 };
-template <int O, typename Walk, typename Pair> __device__ inline Coded<O, Walk, Pair> coded(const Walk& walk, u8* p, Pair pair) {
+template <int O, typename Walk, typename Pair> __device__ inline Coded<O, Walk, Pair> coded(Walk& walk, u8* p, Pair pair) {
     return {walk.template output<O>(p), pair};
 }

@@ -63,6 +63,22 @@ template <typename Index> struct Spot {
 };
 template <typename Index> __device__ inline bool operator==(const Spot<Index>& a, i64 b) { return a.is(b); }
 template <typename Index> __device__ inline bool operator!=(const Spot<Index>& a, i64 b) { return !a.is(b); }
+// An element's position along a dim: worked out where it is asked for, as registers for all would be many.
+template <typename Walk, int O> struct Position {
+    using Index = typename Walk::Place;
+    Index from[Walk::TAKEN], step;
+
+    template <typename C> __device__ void fetch(const Walk& walk, const C& c, int v) {
+        from[v] = walk.at_row[O] + walk.offset(O, c.first);
+        step = walk.rows.stride[O][walk.RANK - 1];
+    }
+    __device__ void take(const Walk&, int, int) {}
+    __device__ Spot<Index> one(int v, int k) const { return {from[v], Index(k * step)}; }
+    __device__ Spot<Index> one_loose(const Walk& walk, int j) const { return one_at(walk, walk.loose(j)); }
+    __device__ Spot<Index> one_at(const Walk& walk, Index i) const { return {walk.at_row[O] + walk.offset(O, i), 0}; }
+    template <typename C> __device__ void put(const Walk&, const C&, int) {}
+    __device__ void put_loose(const Walk&, int) {}
+};
 
 // Two such functions, of which a number of the call says which is meant.
 template <typename A, typename B> struct Either {

@@ -2,23 +2,27 @@
 #pragma once
 #include "kgen_cached.cuh"
 #include "kgen_clusters.cuh"
+#include "kgen_staged.cuh"
 #include "kgen_teams.cuh"
 
 // How the threads of a block walk through rows. Teams of TEAM threads take a row each: neighbours, or ACROSS rows that lie side by side every
 // (THREADS / TEAM)-th thread. A thread reads VECTORS vectors of VEC elements at a time. A bit of WIDE, unless it is GIVEN, stands for each operand
 // that is read and written in whole vectors, from where operand MAIN is aligned; of rows of several dims one 32 bits further for each whose dims are
 // one in memory or that, without vectors, has one element for each; of rows whose columns are added up one 48 bits further for each that lies in
-// turns with the next. A row of one segment may stay on the chip between readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow
-// one another (kgen_rounds.cuh), 4 where these have the readings of rows that do not stay, 5 and 6 likewise where threads compute from EVERY vector.
-// A CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through all segments; or, if STEP is 0 or more, one launch for the
-// segments of each reading, and one to combine them; or one launch for all readings (kgen_cached.cuh), of which STEP is -1 less twice their number,
-// behind one of the STEP after it, which clears its memory. The order in which a row is combined depends on TEAM, VECTORS, VEC and `span` alone. Of
-// a row in pieces of PIECE elements (kgen_pieces.cuh), whose last dim has LINE, a thread takes up to four vectors of each piece. Of rows that lie
-// side by side it takes ABREAST (0: one, in another order), of which WIDE then tells the operands that have these in a vector (kgen_teams.cuh).
-template <int THREADS_, int BLOCKS_, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP,
+// turns with the next; of staged rows one 32 bits further for each that moves with its block. A row of one segment may stay on the chip between
+// readings: KEEP is 1 for registers, 2 for shared memory, 3 where rows follow one another (kgen_rounds.cuh), 4 where these have the readings of rows
+// that do not stay, 5 and 6 likewise where threads compute from EVERY vector, 7 for shared memory by way of which a block's rows move as one piece
+// (kgen_staged.cuh). A CLUSTER of blocks shares a row, a segment each. Otherwise a team goes through all segments; or, if STEP is 0 or more, one
+// launch for the segments of each reading, and one to combine them; or one launch for all readings (kgen_cached.cuh), of which STEP is -1 less twice
+// their number, behind one of the STEP after it, which clears its memory. The order in which a row is combined depends on TEAM, VECTORS, VEC and
+// `span` alone. Of a row in pieces of PIECE elements (kgen_pieces.cuh), whose last dim has LINE, a thread takes up to four vectors of each piece. Of
+// rows that lie side by side it takes ABREAST (0: one, in another order), of which WIDE then tells the operands that have these in a vector
+// (kgen_teams.cuh).
+template <int THREADS_, int BLOCKS_, int TEAM, bool ACROSS, int VECTORS, int VEC, bool EDGES, u64 WIDE, int MAIN, bool SEGMENTS, int KEEP_,
           bool CLUSTER, int STEP, int RR, int RI, int K, int G, typename Index, int PIECE = 1, int LINE = 0, int ABREAST_ = 0>
 struct Walk : Partials {
-    static constexpr int THREADS = THREADS_, BLOCKS = BLOCKS_, TEAMS = TEAM == 0 ? 1 : THREADS / TEAM;
+    static constexpr bool STAGED = KEEP_ == 7;
+    static constexpr int THREADS = THREADS_, BLOCKS = BLOCKS_, TEAMS = TEAM == 0 ? 1 : THREADS / TEAM, KEEP = STAGED ? 2 : KEEP_;
     using Layout = Rows<RR, RI, K, G, Index>;
     using Place = Index;  // of an element in a row
     using Spot = ::Spot<Index>;
@@ -32,12 +36,14 @@ struct Walk : Partials {
     // each costs more.
     static constexpr bool EVERY = KEEP == 2 || KEEP > 4 || (KEEP == 1 && (EDGES || ABREAST_ > 0)) || (KEEP == 0 && !SEGMENTS);
     static constexpr int ABREAST = ABREAST_ > 0 ? ABREAST_ : 1;
-    static constexpr bool TOGETHER = ABREAST_ > 0, HOLDS = KEEP == 1, CLUSTERS = CLUSTER, SHARED = STEP == -1 && KEEP == 2;
+    static constexpr bool TOGETHER = ABREAST_ > 0, HOLDS = KEEP == 1, CLUSTERS = CLUSTER, SHARED = STEP == -1 && KEEP == 2 && !STAGED;
     // The vectors that are gone through without a loop: registers need that. A walk that is told how at a call has loops where it can, and
     // one way for full and other rows: a file has many of them, and nvcc takes its time for each.
-    static constexpr int IN_ONE = KEEP == 1 || KEEP > 2 ? VECTORS : KEEP == 0 || WIDE == GIVEN ? 1 : CLUSTER || VECTORS > 16 ? 2 : VECTORS;
+    static constexpr int IN_ONE = KEEP == 1 || KEEP > 2 || STAGED ? VECTORS : KEEP == 0 || WIDE == GIVEN ? 1 : CLUSTER || VECTORS > 16 ? 2 : VECTORS;
+    // The vectors that a reading takes before it uses the first.
+    static constexpr int AT_ONCE = KEEP < 2 || STAGED ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
     // The elements of a vector, and the vectors that a thread takes at a time; whether a row is such vectors, which begin at multiples of four.
-    static constexpr int LANES = VEC, TAKEN = VECTORS, DIMS = RR;
+    static constexpr int LANES = VEC, TAKEN = VECTORS, DIMS = RR, RANK = RI;
     static constexpr int FEWER = (5 * BLOCKS + 7) / 8;  // blocks where a thread needs more registers than a row takes
     static constexpr bool BY_FOURS = VEC % 4 == 0 && !EDGES;
     // Whether lanes side by side may go through a piece of a row; how many of its vectors each then takes, and how many lanes.
@@ -55,7 +61,7 @@ struct Walk : Partials {
     bool inside;
 
     __device__ explicit Walk(const Layout& rows) : rows(rows), sharing(rows.segments) {
-        const unsigned team = TEAM == 0 ? 0 : ACROSS ? threadIdx.x % teams() : threadIdx.x / TEAM;
+        const unsigned team = TEAM == 0 ? 0 : ACROSS ? threadIdx.x % teams() : own_row();
         lane = TEAM == 0 ? threadIdx.x : ACROSS ? threadIdx.x / teams() : threadIdx.x % TEAM;
         size = TEAM == 0 ? threads() : TEAM;
         Index block = blockIdx.x;
@@ -82,7 +88,7 @@ struct Walk : Partials {
         inside = row < rows.rows;
         if (!inside) row = rows.rows - ABREAST;  // reads what another team reads, writes nothing
         places_of(rows.row_size, rows.row_stride, row, at_row);
-        const Index n = inside ? rows.n : 0;
+        const Index n = inside || STAGED ? rows.n : 0;
         if constexpr (EDGES) {
             Index start = rows.misaligned;
             #pragma unroll
@@ -116,9 +122,16 @@ struct Walk : Partials {
 #endif
     }
     __device__ static unsigned threads() { return TEAM == 0 || (ACROSS && WIDE == GIVEN) ? blockDim.x : THREADS; }
+    // Which of a block's rows a team takes that lies in a warp, or in several of them.
+    __device__ static unsigned own_row() {
+        if constexpr (STAGED) return staggered<TEAM, THREADS>();
+        else return threadIdx.x / (TEAM + !TEAM);
+    }
     __device__ static unsigned teams() { return TEAM == 0 ? 1 : threads() / TEAM; }
     __device__ bool wide(int k) const { return (WIDE == GIVEN ? rows.wide : WIDE) >> k & 1; }
     template <int O> __device__ static constexpr bool apart() { return ABREAST > 1 && WIDE != GIVEN && !(WIDE >> O & 1); }
+    __device__ static constexpr bool staged(int k) { return STAGED && WIDE >> 32 >> k & 1; }
+    __device__ bool stores() const { return !STAGED || inside; }  // else a thread takes a row to no end but that it waits with others
     template <int O> __device__ static constexpr bool lines() { return VEC > 1 && !EDGES && WIDE != GIVEN && (WIDE >> O & 1); }  // an operand's vectors are a row's own
     __device__ static constexpr bool even(int k) { return RI == 1 || (K < 32 && WIDE != GIVEN && (WIDE >> 32 >> k & 1)); }
     // Whether the elements of operand k and those of the next lie in turns: strides are then those of such pairs, of which VEC are moved as
@@ -139,12 +152,12 @@ struct Walk : Partials {
     // VEC neighbours of a row, from the first on: a thread's v-th are every `size`-th, or some of every `size`-th piece.
     struct Chunk { Index first; bool some; };
     __device__ Chunk chunk(Index base, Index end, int v, bool full) const {
-        return {(base + vector(lane, v)) * VEC + head, full || base + vector(lane, v) < end};
+        return {(base + vector(lane, v)) * VEC + head, full || (STAGED && v + 1 < VECTORS) || base + vector(lane, v) < end};
     }
     __device__ Index vector(unsigned lane, int v) const { return lane + (lane / BESIDE * (OWN - 1) + v % OWN) * BESIDE + v / OWN * OWN * size; }
     // Whether a thread has all VECTORS vectors from `base` on: then no branch stands between them. All of a warp whose rows are short go one way.
     __device__ bool full(Index base, Index end) const {
-        if constexpr (WIDE == GIVEN) return false;
+        if constexpr (WIDE == GIVEN || STAGED) return false;
         constexpr unsigned LAST = !ACROSS && !SEGMENTS && 0 < TEAM && TEAM <= 32 ? TEAM - 1 : 0;
         return base + vector(lane | LAST, VECTORS - 1) < end;
     }
@@ -274,6 +287,7 @@ struct Walk : Partials {
         __device__ T& one_loose(const Walk&, int) { return now_loose; }
         __device__ void put(const Walk& walk, const Chunk& c, int v) {
             if constexpr (turns(O) || turns(O - 1)) return;  // both at once
+            if (!walk.stores()) return;
             const Index from = walk.offset(O, c.first), step = walk.wide(O) ? 1 : walk.rows.stride[O][RI - 1];
             if (walk.wide(O)) {
                 if constexpr (CACHED && VEC * sizeof(T) == 16) write_once(p + from, now[v]);
@@ -287,25 +301,11 @@ struct Walk : Partials {
         __device__ T& one_at(const Walk&, Index) { return now_loose; }
         __device__ void put_at(const Walk& walk, Index i) { p[walk.offset(O, i)] = now_loose; }
     };
-    // An element's position along a dim: worked out where it is asked for, as registers for all would be many.
-    template <int O> struct Position {
-        Index from[VECTORS], step;
-
-        __device__ void fetch(const Walk& walk, const Chunk& c, int v) {
-            from[v] = walk.at_row[O] + walk.offset(O, c.first);
-            step = walk.rows.stride[O][RI - 1];
-        }
-        __device__ void take(const Walk&, int, int) {}
-        __device__ Spot one(int v, int k) const { return {from[v], Index(k * step)}; }
-        __device__ Spot one_loose(const Walk& walk, int j) const { return one_at(walk, walk.loose(j)); }
-        __device__ Spot one_at(const Walk& walk, Index i) const { return {walk.at_row[O] + walk.offset(O, i), 0}; }
-        __device__ void put(const Walk&, const Chunk&, int) {}
-        __device__ void put_loose(const Walk&, int) {}
-    };
     template <int O, typename T> __device__ auto keep(const T* p) { return walked<O, true>(p); }
     template <int O, typename T> __device__ auto input(const T* p) { return walked<O, false>(p); }
     template <int O, bool KEPT, typename T> __device__ auto walked(const T* p) {
         if constexpr (TOGETHER) return Abreast<Walk, O, T, false>(*this, const_cast<T*>(p));
+        else if constexpr (staged(O)) return StagedInput<Walk, O, T>(*this, p);
         else return Input<O, T, KEPT>(*this, p);
     }
     // What all rows share, and the loop over the rows that a team takes: here one (kgen_rounds.cuh has more).
@@ -314,8 +314,9 @@ struct Walk : Partials {
     template <int O, typename T> __device__ Ahead<T> ahead(const T* p) const { return {p[at_row[O]]}; }
     template <typename... In> __device__ void begin(In&...) const {}
     template <typename... In> __device__ static constexpr bool further(In&...) { return false; }
-    template <int O, typename T> __device__ auto output(T* p) const {
+    template <int O, typename T> __device__ auto output(T* p) {
         if constexpr (TOGETHER) return Abreast<Walk, O, T, true>(*this, p);
+        else if constexpr (staged(O)) return StagedOutput<Walk, O, T>(*this, p);
         else return Output<O, T>{turns(O) || turns(O - 1) ? p + 2 * at_row[O] : start_of<O>(p), {}, {}};
     }
     // Write two outputs that lie in turns, a vector of both; any others are not.
@@ -331,7 +332,7 @@ struct Walk : Partials {
     template <typename A, typename... In> __device__ void put_with(const Chunk& c, int v, const A& a, const In&... in) const {
         (put_both(c, v, a, in, 0), ...);
     }
-    template <int O> __device__ Position<O> position() const { return {}; }
+    template <int O> __device__ Position<Walk, O> position() const { return {}; }
 
     __device__ Index end_of(Index s) const {
         const Index end = (s + 1) * rows.span;
@@ -383,36 +384,35 @@ struct Walk : Partials {
     }
     // Reading R of a row: the results of f, combined.
     template <int R, typename Part, typename F, typename... In> __device__ Part reduce(F f, In&... in) {
-        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
-        return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
+        return left(combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             Part few;
-            read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
+            read<AT_ONCE>(base, end, full, [&](const Chunk& c, int v) {
                 few.add(some(c, joined<VEC, Part>(v, f, [](Part& a, const Part& b) { follow(a, b, 0); }, in...)));
             }, in...);
             part.add(few);
-        }, [&](Part& part, int j) { part.add(f(in.one_loose(*this, j)...)), (in.put_loose(*this, j), ...); }, picked<Part>(*this, f, in...));
+        }, [&](Part& part, int j) { part.add(f(in.one_loose(*this, j)...)), (in.put_loose(*this, j), ...); }, picked<Part>(*this, f, in...)), in...);
     }
     // The same of sums of products, each rounded with its sum: f adds an element's share to a part, those of four neighbours one by one.
     template <int R, typename Part, typename F, typename... In> __device__ Part products(F f, In&... in) {
-        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4, EACH = VEC < 4 ? VEC : 4;
-        return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
+        constexpr int EACH = VEC < 4 ? VEC : 4;
+        return left(combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             Part few;
-            read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
+            read<AT_ONCE>(base, end, full, [&](const Chunk& c, int v) {
                 Part parts[VEC / EACH];
                 #pragma unroll
                 for (int k = 0; k < VEC; k++) f(parts[k / EACH], in.one(v, k)...);
                 few.add(some(c, tree(parts, [](Part& a, const Part& b) { a.add(b); })));
             }, in...);
             part.add(few);
-        }, [&](Part& part, int j) { f(part, in.one_loose(*this, j)...), (in.put_loose(*this, j), ...); }, picked<Part>(*this, f, in...));
+        }, [&](Part& part, int j) { f(part, in.one_loose(*this, j)...), (in.put_loose(*this, j), ...); }, picked<Part>(*this, f, in...)), in...);
     }
     // The same of a reading whose one result is the greatest magnitude of one operand.
     template <int R, typename Part, typename In> __device__ Part magnitude(In& in) {
-        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
         return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
-            read<GROUP>(base, end, full, [&](const Chunk& c, int v) { part.add(some(c, Part{magnitude_of(in.values(v))})); }, in);
+            read<AT_ONCE>(base, end, full, [&](const Chunk& c, int v) { part.add(some(c, Part{magnitude_of(in.values(v))})); }, in);
         }, [&](Part& part, int j) { part.add(Part{fabs(compute<decltype(in.one_loose(*this, j))>(in.one_loose(*this, j)))}); }, [](Part&) {});
     }
+    template <typename Part, typename... In> __device__ const Part& left(const Part& part, const In&... in) const { return all_leave(*this, in...), part; }
     // Whether a peak is the greatest of what lies in memory, and not of few elements that stay taken apart; that of a vector.
     template <typename Part> __device__ static constexpr auto lies(int) -> decltype(Part::PEAK, true) { return !TOGETHER && (KEEP != 1 || VECTORS * VEC > 16); }
     template <typename Part> __device__ static constexpr bool lies(long) { return false; }
@@ -445,9 +445,9 @@ struct Walk : Partials {
     // An online reading, whose sums are about a maximum that is found with them: f gives an element's part without these sums, `about` the sums alone, about the maximum
     // of what this thread has seen.
     template <int R, typename Part, typename F, typename About, typename... In> __device__ Part online(F f, About about, In&... in) {
-        constexpr int GROUP = KEEP < 2 ? VECTORS : CLUSTER || VECTORS < 4 ? 2 : 4;
+        constexpr int GROUP = AT_ONCE;
         (mark(in, 0), ...);  // it takes a vector twice
-        return combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
+        return left(combine<R, Part>([&](Part& part, Index base, Index end, bool full) {
             #pragma unroll (IN_ONE)
             for (int g = 0; g < VECTORS; g += GROUP) {
                 #pragma unroll
@@ -479,11 +479,12 @@ struct Walk : Partials {
             top.merge_peaks(f(in.one_loose(*this, j)...));
             part.rescale(top);
             part.merge_sums(share(top, about, in.one_loose(*this, j)...));
-        }, picked<Part>(*this, f, in...));
+        }, picked<Part>(*this, f, in...)), in...);
     }
     // What `add` makes of VECTORS vectors a thread, from a first one up to an end, `add_loose` of single elements and `pick` of one, for the whole row.
     template <int R, typename Part, typename Add, typename AddLoose, typename Pick> __device__ Part combine(Add add, AddLoose add_loose, Pick pick) {
         if constexpr (KEEP == 2) asm volatile("cp.async.wait_all;" ::: "memory");
+        if constexpr (STAGED) __syncthreads();
         const auto segment_part = [&](Index s) {
             Part part;
             const Index end = end_of(s);
@@ -532,6 +533,7 @@ struct Walk : Partials {
     // The last reading: f, which stores. Where blocks share a row they go through it side by side, not each through a segment: who
     // stores an element does not change it, and what is moved at one time lies together.
     template <typename F, typename... In> __device__ void each(F f, In&... in) {
+        if constexpr (STAGED) all_arrived();
         if constexpr (KEEP == 0 && SEGMENTS && STEP >= 0 && !(adds<In>(0) || ...)) {
             const Index piece = size * VECTORS, pieces = vectors / piece + (vectors % piece != 0);
             const auto stored = [&](Index s) {
@@ -561,11 +563,12 @@ struct Walk : Partials {
             f(in.one_loose(*this, j)...);
             (in.put_loose(*this, j), ...);
         }
+        all_leave(*this, in...);
     }
     template <typename F, typename... In> __device__ void store(Index base, Index end, bool full, F f, In&... in) {
         constexpr int GROUP = VECTORS < 2 || (VEC == 1 && KEEP == 0) || TOGETHER ? VECTORS : KEEP < 2 || VECTORS < 4 || (CLUSTER && (KEEP > 2 || VECTORS > 8 || (fetched<In>(0) || ...))) ? 2 : 4;
         read<GROUP>(base, end, full, [&](const Chunk& c, int v) {
-            if ((adds<In>(0) || ...) && !c.some) return;
+            if ((adds<In>(0) || ...) && !(c.some && stores())) return;
             #pragma unroll
             for (int k = 0; k < VEC; k++) f(in.one(v, k)...);
             if constexpr (K <= 16 && WIDE != GIVEN && WIDE >> 48) if (c.some) (put_with(c, v, in, in...), ...);

@@ -1,0 +1,89 @@
+"""Rows that are no whole vectors and move by way of shared memory, a block's as one piece: run on the CPU."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import kgen  # noqa: E402
+from kgen.testing.bounds import Analysis  # noqa: E402
+from tests.cuda.emulated import Emulated  # noqa: E402
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+
+#: A held row beside parameters; one that is read once; two operands, one of which is read once; one that is written in place.
+NORM = "norm(x: T[..., N], w: T[N]) -> y: T[..., N]\n\nd = x - mean[N](x)\ny = d * rsqrt(mean[N](d^2) + 0.1) * w\n"
+LOSS = "loss(x: T[..., N]) -> y: f32[...]\n\nm = max[N](x)\ny = f32(m) + log(sum[N](exp(f32(x) - f32(m))))\n"
+GATE = "gate(x: T[..., N], g: T[..., N]) -> y: T[..., N]\n\ne = exp(x - max[N](x))\ny = e / sum[N](e) * g\n"
+PLACE = "place(x: T[..., N]) -> x': T[..., N]\n\nx' = x / (1 + sum[N](abs(x)))\n"
+NAMES = {NORM: "xw", LOSS: "x", GATE: "xg", PLACE: "x"}
+#: One by one, two by two and four by four (in 16 bits), by teams of all sizes.
+LENGTHS = (7, 25, 33, 50, 77, 100, 197, 257, 601, 895)
+ROWS = 133  # more than a block takes, and some of a block's are not there
+
+
+def staged(kernel: Emulated) -> set[tuple[int, int]]:
+    """The teams and the elements of a vector of launches whose rows move so."""
+    found = (re.search(r"Walk<\d+, \d+, (\d+), \w+, \d+, (\d+), false, \w+, \d+, false, 7,", e) for e in kernel.expressions)
+    return {(int(m[1]), int(m[2])) for m in found if m}
+
+
+def given(text: str, dtype: Any, n: int, rows: int = ROWS) -> tuple[Any, ...]:
+    x = torch.randn(rows, n).to(dtype)
+    return (x, torch.randn(n).to(dtype)) if text is NORM else (x, torch.randn(rows, n).to(dtype)) if text is GATE else (x,)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("text", [NORM, LOSS, GATE, PLACE], ids=["norm", "loss", "gate", "place"])
+def test_staged_rows_stay_within_their_bounds(text: str, dtype: Any, tmp_path: Path) -> None:
+    """Dense, apart, and beginning anywhere; a row has the same bits alone and among others, and wherever it lies."""
+    torch.manual_seed(0)
+    checked = kgen.loads(text).kernel
+    calls, alike = [], []
+    for n in LENGTHS:
+        args = given(text, dtype, n, ROWS if n < 300 else 21)
+        wide = torch.zeros(len(args[0]), n + 3, dtype=dtype)
+        wide[:, 1 : n + 1] = args[0]
+        calls.append(args)
+        alike.append((wide[:, 1 : n + 1], *args[1:]))
+    alone = [tuple(t[17:18].clone() if t.dim() > 1 else t for t in call) for call in calls]
+    kernel = Emulated(text, tmp_path, *[tuple(t.clone() for t in call) for call in calls], *alike, *alone)
+    assert {team for team, _ in staged(kernel)} == {1, 2, 4, 8, 16, 32}, kernel.expressions
+    assert {vec for _, vec in staged(kernel)} == ({1, 2} if dtype is torch.float32 else {1, 2, 4})
+    for call, apart, single in zip(calls, alike, alone, strict=True):
+        (want,) = Analysis(checked, {k: t.clone() for k, t in zip(NAMES[text], call, strict=True)}, "cuda").results()
+        (made,) = kernel(*(t.clone() for t in call)).values()
+        assert bool((made.double() - want.exact).abs().le(want.bound).all()), call[0].shape
+        assert torch.equal(next(iter(kernel(*single).values())), made[17:18]), call[0].shape
+        whole = call[0].shape[-1] * dtype.itemsize % 16 == 0  # then rows that lie apart are walked otherwise
+        assert whole or torch.equal(next(iter(kernel(*apart).values())), made), call[0].shape
+
+
+def test_a_row_knows_nothing_of_its_neighbours(tmp_path: Path) -> None:
+    """What is no number stays in its own row, and what lies behind a result is not written."""
+    torch.manual_seed(0)
+    for n in (25, 33, 150):
+        x = torch.randn(ROWS, n).bfloat16()
+        x[3], x[5, 0], x[7, n - 1], x[ROWS - 1, n - 1] = float("nan"), float("inf"), float("-inf"), float("nan")
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        room = torch.full((ROWS * n + 64,), 7.0).bfloat16()
+        out = room[: ROWS * n].view(ROWS, n)
+        kernel = Emulated(GATE, folder, (x, torch.ones_like(x)))
+        kernel(x, torch.ones_like(x), out=out)
+        want = torch.softmax(x.float(), -1)
+        assert torch.equal(out.isnan(), want.isnan())
+        assert bool((out.float() - want).nan_to_num().abs().le(2**-8).all())
+        assert bool(room[ROWS * n :].eq(7).all())
+
+
+def test_rows_of_several_dims_and_whole_vectors_go_elsewhere(tmp_path: Path) -> None:
+    """Rows of whole 16-byte vectors, those with few vectors of less, and long ones."""
+    calls = [(torch.zeros(64, n, dtype=torch.bfloat16), torch.zeros(n, dtype=torch.bfloat16)) for n in (5, 12, 24, 64, 897)]
+    assert not staged(Emulated(NORM, tmp_path, *calls))
