@@ -123,6 +123,7 @@ SHIPPED: dict[str, dict[str, tuple[Step, ...]]] = {
             Step(6144, 512, 0, 12, 2, "shared"),
             Step(6400, 640, 0, 10, 2, "shared", alone=True),
             Step(8064, 256, 256, 8, 6, "cluster"),
+            Step(8192, 512, 512, 8, 3, "cluster", alone=True, whole=True),
             Step(8192, 1024, 0, 8, 1, "shared"),
             Step(12288, 1024, 0, 12, 1, "shared"),
             Step(32768, 256, 256, 8, 6, "cluster"),
