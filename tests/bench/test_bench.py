@@ -480,6 +480,7 @@ def test_torchs_own_function_takes_what_is_drawn(spec: str) -> None:
         assert reference.Reference(kernel, given).alike(got) == ""
 
 
+@pytest.mark.usefixtures("built_quickly")
 def test_a_cell_that_fails_is_a_row_and_the_others_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind one that ends what runs on the GPU cells run in processes of their own (here: threads), that one without what ended it."""
     broken = {"gpu": False}

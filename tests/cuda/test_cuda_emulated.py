@@ -212,6 +212,7 @@ def test_a_walk_for_any_rows_gives_the_bits_of_the_runtimes(tmp_path, monkeypatc
     assert len(teams) >= 9 and len({w.wide for w in walks}) >= 4, teams
 
 
+@pytest.mark.usefixtures("built_quickly")
 def test_rows_of_words_whose_codes_are_made_by_two(tmp_path):
     """Values that depend on random words stay for a second reading, beside pairs of codes and codes that take words of their own."""
     text = """

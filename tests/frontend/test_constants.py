@@ -121,6 +121,7 @@ def test_integers_of_integers_are_exact_or_refused(tree) -> None:
     assert [int(exact(let.expr.attrs[0])) for let in program.lets if let.expr.name == "lit"] == [want]
 
 
+@pytest.mark.usefixtures("built_quickly")
 def test_what_depends_on_a_run_time_int_wraps_as_a_tensor_of_i64_does() -> None:
     k = kgen.loads("f(x: i64[N], n: int) -> (y: i64[N], z: i64[N])\n\ny = x * 0 + n * n + N^40\nz = x - (n << 40) + abs(-n)\n")
     x = torch.arange(9)
@@ -142,6 +143,7 @@ def test_the_decorators_integers_are_refused_in_the_python_source() -> None:
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f8e4m3", "f8e5m2", "f8e8m0"])
 @pytest.mark.parametrize("target", ["torch", "cpp"])
+@pytest.mark.usefixtures("built_quickly")
 def test_a_number_alone_is_rounded_to_f32_before_it_is_stored(dtype: str, target: str) -> None:
     """It is computed in f32, where 2^-40 beside a tie is lost: what is stored is the tie's even neighbour; by name it is rounded once."""
     tie = 0.5 if dtype == "f8e8m0" else 2.0 ** -{"f16": 11, "bf16": 8, "f8e4m3": 4, "f8e5m2": 3}[dtype]

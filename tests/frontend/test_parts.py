@@ -72,6 +72,7 @@ def test_parts_promote_as_the_whole_does(name: str) -> None:
 
 @pytest.mark.parametrize("target", ["torch", "cpp"])
 @pytest.mark.parametrize(("header", "dtype"), [("x: T[N, 3], s: float = 0.7) -> e: T32[3]", torch.float64), ("x: T[N, 3], s: float = 0.7) -> e: f64[3]", torch.bfloat16)])
+@pytest.mark.usefixtures("built_quickly")
 def test_a_number_is_rounded_as_a_result_of_its_own_would_be(header: str, dtype: torch.dtype, target: str) -> None:
     """Beside a part in f32 it stays what f64 has of it."""
     kernel = kgen.loads(f"f({header}\n\ne[3 = 0] = f32(3)\ne[3 = 1] = 1e-3\ne[3 = 2] = s / 3\n")

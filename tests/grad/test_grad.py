@@ -382,6 +382,7 @@ def test_a_product_rule_multiplies_by_the_cotangent_once(formula: str, dx: str) 
         ("q: float, r: float, s: float", [2.5, 3.5, 0.5], 9.25),
     ],
 )
+@pytest.mark.usefixtures("built_quickly")
 def test_factors_of_other_types_are_multiplied_as_the_product_is(head: str, factors: list, want: float) -> None:
     k = kernel(f"f(x: f64[M], {head}) -> y: f64[M]\n\ny = x * q * r + x * s\n")
     given = {"x": torch.ones(2, dtype=torch.float64), **dict(zip("qrs", factors, strict=True))}
@@ -390,6 +391,7 @@ def test_factors_of_other_types_are_multiplied_as_the_product_is(head: str, fact
     torch.testing.assert_close(found, torch.full((2,), float(want), dtype=torch.float64), rtol=1e-6, atol=0)
 
 
+@pytest.mark.usefixtures("built_quickly")
 def test_literals_are_multiplied_as_the_product_is() -> None:
     k = kernel("f(x: f64[M]) -> y: f64[M]\n\ny = x * 4000000000 * 4000000000 * 4000000000 + x * tanh(x)\n")
     made = kgen.Kernel(grad.backward(k).kernel)

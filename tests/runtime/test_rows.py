@@ -113,6 +113,7 @@ def test_results_may_lie_where_an_operand_does_only_where_one_pass_reads_it() ->
         turned(square, out=square)
 
 
+@pytest.mark.usefixtures("built_quickly")
 def test_more_elements_than_32_bits_count() -> None:
     """Through a stride of 0: memory for one element, 2^32 of them."""
     x = torch.ones(1, 1, dtype=torch.int8).expand(1 << 16, 1 << 16)
@@ -138,6 +139,7 @@ def test_a_variance_does_not_cancel() -> None:
 
 
 @pytest.mark.parametrize("length", [10, 1000, 70_001])
+@pytest.mark.usefixtures("built_quickly")
 def test_a_result_beside_values_of_rows_may_be_the_operand_itself(length) -> None:
     """dx over x, where the loss is a row's; not a row's value over one that elements read."""
     loss_and_dx = kgen.load("cross_entropy_dx")

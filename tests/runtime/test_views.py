@@ -35,6 +35,7 @@ def in_tuple(x: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("name", ["halves", "state", *(pytest.param(name, marks=pytest.mark.slow) for name in ("parts", "groups"))])
+@pytest.mark.usefixtures("built_quickly")
 def test_a_call_like_another_does_not_run_python(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text, shapes = GIVEN[name]
     kernel, slow = kgen.loads(text), kgen.loads(text)

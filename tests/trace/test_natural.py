@@ -343,6 +343,7 @@ def copies(x: "T[N]"):
     torch.testing.assert_close(kgen.kernel(made.copies)(x, target="torch"), made.copies(x.clone()))
 
 
+@pytest.mark.usefixtures("built_quickly")
 def test_a_modules_tensor_may_have_axes_of_size_one(tmp_path: Path) -> None:
     """Each of another shape makes a kernel of its own."""
     made = module(tmp_path, """

@@ -217,6 +217,7 @@ class Holder:
     assert torch.allclose(made.Holder.second(x, target="torch"), torch.nn.functional.silu(x))
 
 
+@pytest.mark.usefixtures("built_quickly")
 def test_a_traced_kernel_runs_on_the_cpu(tmp_path: Path) -> None:
     """Compiled, in bf16: a cast to the variable stands behind a reduction here, and a scratch name of C++ before it."""
     made = module(tmp_path, """
@@ -278,6 +279,7 @@ class Taken:
 '''
 
 
+@pytest.mark.usefixtures("built_quickly")
 def test_a_decorator_says_sizes_as_a_header_does(tmp_path: Path) -> None:
     """The kernels are those of the specs that say the same, and `to_spec` says it."""
     sized = module(tmp_path, HEAD + SIZED)
