@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from functools import cache
+from itertools import product
 
 import pytest
 import torch
@@ -21,48 +23,57 @@ CASES = [
 ]
 FUNCTIONS = {"tanh": torch.tanh, "sin": torch.sin, "gelu": torch.nn.functional.gelu, "product": lambda x: x * 1.7 - 0.3}
 BODY = "product(x) = x * f32(1.7) - f32(0.3)\n"
+EVERY = tuple(FUNCTIONS)
+#: In C++ by default: at -O3 a function that g++ may take side by side, one by one or together with another, and the rest at -O0.  That no
+#: function's bits follow from the pass around it is what tests/backends/test_places.py holds at -O3.
+BUILT, QUICKLY = ("sin",), ("tanh", "gelu", "product")
 ORDERS = {"max": "amax", "min": "amin"}
-PARAMS = ", ".join(f"x{k}: T[..., N]" for k in range(len(FUNCTIONS)))
 
 
-def kernels(order: str) -> tuple[kgen.Kernel, kgen.Kernel]:
+@cache
+def kernels(order: str, functions: tuple[str, ...]) -> tuple[kgen.Kernel, kgen.Kernel]:
     """The greatest or the least of each function of an operand of its own, and the values themselves."""
-    most = ", ".join(f"y{k}: T[...]" for k in range(len(FUNCTIONS)))
-    values = ", ".join(f"v{k}: T32[..., N]" for k in range(len(FUNCTIONS)))
-    chosen = "\n".join(f"y{k} = {order}[N]({f}(x{k}))" for k, f in enumerate(FUNCTIONS))
+    params = ", ".join(f"x{k}: T[..., N]" for k in range(len(functions)))
+    most = ", ".join(f"y{k}: T[...]" for k in range(len(functions)))
+    values = ", ".join(f"v{k}: T32[..., N]" for k in range(len(functions)))
+    chosen = "\n".join(f"y{k} = {order}[N]({f}(x{k}))" for k, f in enumerate(functions))
     # read by an order too, so that they are the values that it chooses among
-    given = "\n".join(f"v{k} = {f}(x{k})\nm{k} = {order}[N](v{k})" for k, f in enumerate(FUNCTIONS))
+    given = "\n".join(f"v{k} = {f}(x{k})\nm{k} = {order}[N](v{k})" for k, f in enumerate(functions))
     taken = most.replace("y", "m")
     return (
-        kgen.loads(f"chosen({PARAMS}) -> ({most})\n\n{BODY}{chosen}\n"),
-        kgen.loads(f"values({PARAMS}) -> ({values}, {taken})\n\n{BODY}{given}\n"),
+        kgen.loads(f"chosen({params}) -> ({most})\n\n{BODY}{chosen}\n"),
+        kgen.loads(f"values({params}) -> ({values}, {taken})\n\n{BODY}{given}\n"),
     )
 
 
-KERNELS = {order: kernels(order) for order in ORDERS}
-
-
 def orders() -> list:
-    """Each case with each order; of C++, which takes seconds to build, one by default."""
-    slow = {("cpp", "max"): [pytest.mark.slow]}
-    return [pytest.param(*c.values, order, id=f"{c.id}-{order}", marks=[*c.marks, *slow.get((c.values[1], order), ())]) for order in ORDERS for c in CASES]
+    """Each case with each order, all functions in one kernel; of C++, whose builds take ten seconds each, one order by default, in two kernels."""
+    slow = {"cpp": [pytest.mark.slow]}
+    made = []
+    for order, c in product(ORDERS, CASES):
+        made.append(pytest.param(*c.values, order, EVERY, id=f"{c.id}-{order}", marks=[*c.marks, *slow.get(c.values[1], ())]))
+    return made + [pytest.param(F32, "cpp", "min", some, id=f"cpp-f32-min-{some[0]}", marks=has_compiler) for some in (BUILT, QUICKLY)]
 
 
-@pytest.mark.parametrize(("dtype", "target", "order"), orders())
-def test_the_gradient_of_what_an_order_chooses_goes_to_that_value(dtype: torch.dtype, target: str, order: str) -> None:
+@pytest.mark.parametrize(("dtype", "target", "order", "functions"), orders())
+def test_the_gradient_of_what_an_order_chooses_goes_to_that_value(
+    dtype: torch.dtype, target: str, order: str, functions: tuple[str, ...], request: pytest.FixtureRequest
+) -> None:
     """In rows with tails and without; equal values (tanh is 1 for many) share it, as `amax` in torch has it."""
+    if functions == QUICKLY:
+        request.getfixturevalue("built_quickly")
     device = "cpu" if target in ("torch", "cpp") else "cuda"
-    chosen, given = KERNELS[order]
+    chosen, given = kernels(order, functions)
     for n in (100, 37, 64, 1000) if device == "cpu" else (100, 1000):
         torch.manual_seed(n)
-        xs = [(torch.randn(300, n) * 2).to(dtype).to(device).requires_grad_() for _ in FUNCTIONS]
+        xs = [(torch.randn(300, n) * 2).to(dtype).to(device).requires_grad_() for _ in functions]
         got = torch.autograd.grad([y.sum() for y in chosen(*xs, target=target)], xs)
         values = given(*(x.detach() for x in xs), target=target)
-        for (name, function), x, v, dx in zip(FUNCTIONS.items(), xs, values, got):
+        for name, x, v, dx in zip(functions, xs, values, got):
             v = v.requires_grad_()
             (share,) = torch.autograd.grad(getattr(v, ORDERS[order])(-1).sum(), v)
             wide = x.detach().double().requires_grad_()
-            (slope,) = torch.autograd.grad(function(wide).sum(), wide)
+            (slope,) = torch.autograd.grad(FUNCTIONS[name](wide).sum(), wide)
             eps = torch.finfo(dtype).eps
             torch.testing.assert_close(dx.double(), share.double() * slope, rtol=2 * eps, atol=1e-6, msg=f"{name}, rows of {n}")
 
