@@ -98,14 +98,14 @@ def test_launchers_compile(tmp_path):
     assert nvcc(path, *TO_PTX, "-O1", "-c", "-o", str(tmp_path / "x.o")) == ""
 
 
-def built(text: str, folder: Path) -> None:
-    """Build a file by the line in its head; nvcc must say nothing."""
+def built(text: str, folder: Path, *more: str) -> None:
+    """Build a file by the line in its head, and `more` behind it; nvcc must say nothing."""
     path = folder / "kernel.cu"
     path.write_text(text)
     found = re.search(r"^//     (nvcc .*)$", text, re.M)
     assert found
     line = [str(path.with_suffix(Path(x).suffix)) if x.endswith((".cu", ".so")) else x for x in found.group(1).split()]
-    done = subprocess.run([*line, "-Werror", "all-warnings"], capture_output=True, text=True)
+    done = subprocess.run([*line, "-Werror", "all-warnings", *more], capture_output=True, text=True)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
@@ -113,7 +113,9 @@ def built(text: str, folder: Path) -> None:
 def test_nvcc_says_nothing_of_a_file_built_by_its_own_line(tmp_path: Path) -> None:
     """Of softmax, whose combining of warps had a loop behind a return; one dtype's entry and few variants, or it takes ten times as long."""
     text = source(next(p for p in SPECS if p.stem == "softmax").read_text())
-    built(fewer_variants(re.sub(r'extern "C" cudaError_t \w+_(f16|bf16|f64)\(.*?\n\}\n', "", text, flags=re.S)), tmp_path)
+    text = fewer_variants(re.sub(r'extern "C" cudaError_t \w+_(f16|bf16|f64)\(.*?\n\}\n', "", text, flags=re.S))
+    quicker = "--Ofast-compile" in subprocess.run(["nvcc", "--help"], capture_output=True, text=True).stdout
+    built(text, tmp_path, *["--Ofast-compile=mid"] * quicker)  # of the code itself nothing is looked at; `-m slow` has it made quick
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,27 +19,30 @@ from kgen.testing.fuzz import program_of
 from kgen.testing.programs import program, programs
 from kgen.testing.trees import Program, parsed, smaller, tidy, widened
 
-MADE = [program(random.Random(seed), "f") for seed in range(700)]
+
+@cache
+def many() -> list[Program]:
+    return [program(random.Random(seed), "f") for seed in range(700)]
 
 
 def test_nearly_all_programs_are_well_typed() -> None:
     refused = []
-    for made in MADE:
+    for made in many():
         try:
             made.kernel()
         except KgenError as error:  # anything else is a traceback
             refused.append(f"{error}\n{made}")
-    assert len(refused) <= len(MADE) // 100, refused[:3]
+    assert len(refused) <= len(many()) // 100, refused[:3]
 
 
 def test_a_program_follows_from_its_seed() -> None:
-    assert [program(random.Random(seed), "f").text for seed in range(30)] == [made.text for made in MADE[:30]]
+    assert [program(random.Random(seed), "f").text for seed in range(30)] == [made.text for made in many()[:30]]
 
 
 def test_programs_cover_the_language() -> None:
     called: set[str] = set()
     traits: set[str] = set()
-    for made in MADE:
+    for made in many():
         for s in made.statements:
             if isinstance(s, Header):
                 traits |= {r.type.dtype.name for r in s.results} | {p.type.dtype.name for p in s.params}
@@ -66,7 +70,7 @@ def test_the_strategy_gives_programs_that_pass_check(made: Program) -> None:
 
 
 def test_what_is_smaller_stays_a_program_or_is_refused() -> None:
-    made = next(m for m in MADE if "helper" not in m.text and m.text.count("\n") > 6)
+    made = next(m for m in many() if "helper" not in m.text and m.text.count("\n") > 6)
     kept = 0
     for candidate in smaller(made):
         try:
