@@ -115,11 +115,15 @@ def session_folder(factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True, scope="session")
 def _private_cache(tmp_path_factory: pytest.TempPathFactory):
-    """Tests build into a cache of their own, unless one is named; the workers of a run share it."""
+    """Tests build into a cache of their own, unless one is named; the workers of a run share it.  That a file asked for the extension as it
+    was imported has said which folder it is: the user's."""
+    from kgen.runtime import cache
+
     if "KGEN_CACHE_DIR" not in os.environ:
         folder = session_folder(tmp_path_factory) / "kgen-cache"
         folder.mkdir(mode=0o700, exist_ok=True)
         os.environ["KGEN_CACHE_DIR"] = str(folder)
+        cache.folder.cache_clear()
     os.environ.setdefault("TRITON_CACHE_DIR", str(Path(os.environ["KGEN_CACHE_DIR"]) / "triton"))
     yield
 
