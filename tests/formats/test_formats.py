@@ -97,7 +97,7 @@ def test_values_in_cpp():
     check_values(kgen.loads(values()))
 
 
-def test_casts_and_values_in_cuda(tmp_path):
+def test_casts_and_values_in_cuda(tmp_path, built_quickly):
     """The integer operations that GPUs before sm_89 take, by the emulation; for sm_90 it compiles to the hardware's conversion."""
     x, bits = samples(2_000)
     (tmp_path / "chance").mkdir()
