@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -41,9 +42,9 @@ k = argmax[C](x)
 """
 
 
-def abreast(kernel: Emulated) -> set[str]:
-    """How many rows a thread takes, by its launches' walks."""
-    return {e.rsplit(", ", 1)[1].rstrip(">") for e in kernel.expressions if re.search(r"unsigned, 1, 0, \d+>>|u64, 1, 0, \d+>>", e)}
+def abreast(expressions: list[str]) -> set[str]:
+    """How many rows a thread takes, by launches' walks."""
+    return {e.rsplit(", ", 1)[1].rstrip(">") for e in expressions if re.search(r"unsigned, 1, 0, \d+>>|u64, 1, 0, \d+>>", e)}
 
 
 def given(text: str, *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> list[tuple[torch.Tensor, ...]]:
@@ -66,7 +67,7 @@ def test_rows_abreast_stay_within_their_bounds(text: str, dtype: Any, side: str,
     calls = given(text, *shapes, dtype=dtype)
     checked = kgen.loads(text).kernel
     kernel = Emulated(text, tmp_path, *calls)
-    assert abreast(kernel) == {side}
+    assert abreast(kernel.expressions) == {side}
     found = [kernel(*call) for call in calls]
     names = [p.name for p in checked.params if p.is_tensor]
     for call, made in zip(calls, found, strict=True):
@@ -84,7 +85,7 @@ def test_classes_between_other_dims_are_looked_up_row_by_row(dtype: Any, side: s
         x[0, 2], x[0, 1, 3], x[-1, :2, 5] = x[0, 7], torch.nan, torch.inf
         calls.append((x, torch.randint(-1, c + 1, (b, n))))
     kernel, checked = Emulated(LOSS, tmp_path, *calls), kgen.loads(LOSS).kernel
-    assert abreast(kernel) == {side}
+    assert abreast(kernel.expressions) == {side}
     for call in calls:
         made = kernel(*call)
         want = Analysis(checked, dict(zip("xt", call, strict=True)), "cuda").results()[0]
@@ -101,7 +102,7 @@ def test_rows_abreast_have_the_same_bits_wherever_they_lie(text: str, tmp_path, 
     some, padded = torch.as_strided(x, (1100, 16), (272, 1), 64), torch.zeros(1100, 280)[:, :272].copy_(x)
     calls = [(x, *rest), (some, *(t[64:80] if t.shape == (272,) else t for t in rest)), (padded, *rest)]
     kernel = Emulated(text, tmp_path, *calls)
-    assert abreast(kernel) == {"4"}
+    assert abreast(kernel.expressions) == {"4"}
     whole, part, apart = [kernel(*call) for call in calls]
     for name, value in whole.items():
         assert torch.equal(value[..., 64:80], part[name]) and torch.equal(value, apart[name]), name
@@ -120,17 +121,19 @@ def test_rows_abreast_have_the_same_bits_wherever_they_lie(text: str, tmp_path, 
 def test_a_column_has_the_same_bits_alone_and_among_any_number(text: str, dtype: Any, tmp_path) -> None:
     """In numbers that are no multiple of a vector, and beginning within one: taken one by one, in the same order."""
     torch.manual_seed(2)
+    parts = [slice(0, 13), slice(8, 9), slice(3, 24), slice(16, 24)]
+    calls = []
     for m in (20, 200, 1100):
         call = given(text, (m, 24), dtype=dtype)[0]
-        parts = [slice(0, 13), slice(8, 9), slice(3, 24), slice(16, 24)]
-        calls = [call, *(tuple(t[..., one] if t.shape[-1] == 24 else t for t in call) for one in parts)]
-        (tmp_path / str(m)).mkdir()
-        kernel = Emulated(text, tmp_path / str(m), *calls)
-        assert len(abreast(kernel)) == 2
-        whole = kernel(*calls[0])
-        for one, own in zip(parts, calls[1:], strict=True):
+        calls.append([call, *(tuple(t[..., one] if t.shape[-1] == 24 else t for t in call) for one in parts)])
+    kernel = Emulated(text, tmp_path, *chain(*calls))
+    for whole, *alone in calls:
+        kernel.launched.clear()
+        every = kernel(*whole)
+        for one, own in zip(parts, alone, strict=True):
             for name, value in kernel(*own).items():
-                assert torch.equal(value, whole[name][..., one]), (m, one, name)
+                assert torch.equal(value, every[name][..., one]), (whole[0].shape, one, name)
+        assert len(abreast(kernel.launched)) == 2
 
 
 @pytest.mark.parametrize("text", [NORM, SOFTMAX], ids=["norm", "softmax"])
@@ -157,7 +160,7 @@ def test_what_is_stored_two_by_two_goes_row_by_row(tmp_path) -> None:
     torch.manual_seed(4)
     x = torch.randn(40, 64)
     kernel = Emulated(text, tmp_path, (x,))
-    assert not abreast(kernel)
+    assert not abreast(kernel.expressions)
     made = kernel(x)
     assert torch.equal(made["s"], x.abs().amax(0) / 448)
     assert torch.equal(made["q"].float(), (x / made["s"]).to(torch.float8_e4m3fn).float())
