@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kgen  # noqa: E402
 from kgen.testing.bounds import Analysis  # noqa: E402
+from tests.compiled import compile_call  # noqa: E402
 from tests.cuda.emulated import Emulated  # noqa: E402
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
@@ -87,3 +88,36 @@ def test_rows_of_several_dims_and_whole_vectors_go_elsewhere(tmp_path: Path) -> 
     """Rows of whole 16-byte vectors, those with few vectors of less, and long ones."""
     calls = [(torch.zeros(64, n, dtype=torch.bfloat16), torch.zeros(n, dtype=torch.bfloat16)) for n in (5, 12, 24, 64, 897)]
     assert not staged(Emulated(NORM, tmp_path, *calls))
+
+
+def test_the_term_of_a_label_is_found_among_staged_ones(tmp_path: Path) -> None:
+    """An element that is looked up, and one that is left out, beside sums about a peak."""
+    torch.manual_seed(0)
+    text = (Path(__file__).parents[2] / "specs" / "cross_entropy_dx.k").read_text()
+    checked = kgen.loads(text).kernel
+    calls = [(torch.randn(21, n).bfloat16(), torch.randint(0, n, (21,))) for n in (33, 50, 257)]
+    kernel = Emulated(text, tmp_path, *calls)
+    assert {team for team, _ in staged(kernel)} == {1, 2, 8}
+    for call in calls:
+        given = {"x": call[0], "t": call[1], "scale": 1.0, "ignore": -100}
+        made = kernel(*call)
+        for r, want in zip(checked.results, Analysis(checked, given, "cuda").results(), strict=True):
+            assert bool((made[r.name].double() - want.exact).abs().le(want.bound).all()), (r.name, call[0].shape)
+
+
+#: Of each kind one: an element looked up, codes of bytes, positions, words drawn, a value made once, several operands, a search.
+SOME = ("cross_entropy_dx", "row_absmax_int8", "argmax", "dropout_add_rmsnorm", "softcap_softmax", "gated_rmsnorm", "entropy")
+SPECS = sorted(path.stem for path in (Path(__file__).parents[2] / "specs").glob("*.k"))
+
+
+@pytest.mark.parametrize("name", [n if n in SOME else pytest.param(n, marks=pytest.mark.slow) for n in SPECS])
+def test_staged_rows_of_every_spec_compile(name: str) -> None:
+    """For an sm_90, in 16 bits, where all of its dims have 33 elements."""
+    kernel, given, dtypes = kgen.load(name), dict[str, Any](), {"i64": torch.int64, "i32": torch.int32, "f32": torch.float32, "T32": torch.float32}
+    for p in kernel.kernel.params:
+        if p.is_tensor:
+            shape = [40 if str(d) == "..." else int(str(d)) if str(d).isdigit() else 33 for d in p.dims]
+            given[p.name] = torch.zeros(shape, dtype=dtypes.get(p.dtype, torch.bfloat16))
+        elif p.default is None:
+            given[p.name] = 1
+    compile_call(kernel, given, ("cuda",))

@@ -23,7 +23,7 @@ template <typename Walk, int O, typename T> struct Stage {
     const unsigned from;  // its first byte
 
     __device__ explicit Stage(Walk& walk) : from(walk.kept) { walk.kept += (walk.teams() * unsigned(walk.rows.n) * sizeof(T) + 15) / 16 * 16; }
-    // The vector of this thread's row that begins with its element i, in the next row where it has none.
+    // The vector of this thread that begins with its row's element i, in the next row where it has none.
     __device__ Vector<T, VEC>& at(const Walk& walk, Index i) const {
         const Index own = walk.lane * VEC;  // from there it is a constant
         T* first = reinterpret_cast<T*>(Walk::room_at(from)) + (walk.own_row() * unsigned(walk.rows.n) + unsigned(own));
@@ -41,13 +41,14 @@ template <typename Walk, int O, typename T> struct Stage {
 // An operand that is read: from memory before a reading, and from shared memory once. Behind the last row are zeros.
 template <typename Walk, int O, typename T> struct StagedInput : Stage<Walk, O, T> {
     using Own = Stage<Walk, O, T>;
-    using Own::VEC, Own::EACH;
+    using Own::VEC, Own::EACH, typename Own::Index;
     static constexpr int HELD = 4;
+    const T* p;
     bool held = false;
     int from_slot = 0;  // of those that a reading is at
     Vector<T, VEC> now[Walk::TAKEN];
 
-    __device__ StagedInput(Walk& walk, const T* p) : Own(walk) {
+    __device__ StagedInput(Walk& walk, const T* p) : Own(walk), p(p) {
         const T* start = p + Own::first(walk);
         T* own = reinterpret_cast<T*>(Walk::room_at(this->from));
         const unsigned count = Own::count(walk), whole = count / EACH;
@@ -70,6 +71,7 @@ template <typename Walk, int O, typename T> struct StagedInput : Stage<Walk, O, 
     __device__ void replace(const Walk&, int v, int, const Vector<T, VEC>& by) { now[v] = by; }
     // Such rows are whole vectors.
     __device__ T one_loose(const Walk&, int) const { return T(); }
+    __device__ T one_at(const Walk& walk, Index i) const { return walk.template at<O>(p)[i]; }  // asked for before the others have arrived
     template <typename C> __device__ void put(const Walk&, const C&, int) {}
     __device__ void put_loose(const Walk&, int) {}
 };
@@ -77,7 +79,7 @@ template <typename Walk, int O, typename T> struct StagedInput : Stage<Walk, O, 
 // An operand that is written: to memory behind a reading.
 template <typename Walk, int O, typename T> struct StagedOutput : Stage<Walk, O, T> {
     using Own = Stage<Walk, O, T>;
-    using Own::VEC, Own::EACH;
+    using Own::VEC, Own::EACH, typename Own::Index;
     T* p;
     Vector<T, VEC> now[Walk::TAKEN];
     T now_loose;
@@ -88,6 +90,7 @@ template <typename Walk, int O, typename T> struct StagedOutput : Stage<Walk, O,
     __device__ T& one(int v, int k) { return now[v].at[k]; }
     template <typename C> __device__ void put(const Walk& walk, const C& c, int v) { this->at(walk, c.first) = now[v]; }
     __device__ T& one_loose(const Walk&, int) { return now_loose; }
+    __device__ T& one_at(const Walk&, Index) { return now_loose; }
     __device__ void put_loose(const Walk&, int) {}
     // What all threads have put, to memory.
     __device__ void leave(const Walk& walk) const {
