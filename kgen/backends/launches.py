@@ -392,6 +392,9 @@ READ = (
 STAGED_LEAST, STAGED_VECTORS, STAGED_MOST = 6, 5, 896
 STAGED_ELEMENTS, STAGED_WORDS, STAGED_BESIDE = {1: 40, 2: 40, 4: 28, 8: 14}, 80, 14
 
+#: What a kernel's `Walk` says of them (KEEP).
+STAGED = 7
+
 
 def staged_threads(team: int) -> int:
     """The threads of a block with such rows, which has several warps for teams that lie apart (`staggered`)."""

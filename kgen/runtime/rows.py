@@ -18,12 +18,10 @@ from typing import NamedTuple
 
 from kgen.backends import devices, launches
 from kgen.backends.devices import Limits
-from kgen.backends.launches import CROWDED, FEW_LONG_ROWS, FEW_ROWS, LONG_ROW, MAX_SHARED, MOST_ABREAST, SECTOR, Rule, Step
+from kgen.backends.launches import CROWDED, FEW_LONG_ROWS, FEW_ROWS, LONG_ROW, MAX_SHARED, MOST_ABREAST, SECTOR, STAGED, Rule, Step
 from kgen.backends.shared import MAX_STATIC, declared
 from kgen.runtime.verified import verify_rows
 
-#: What a `Walk` says of rows that move as one piece of a block: by way of shared memory, which they stay in.
-STAGED = 7
 #: An offset beyond this takes 64 bits: a little below 2^32, for steps behind the last element.
 FAR = 2**32 - 1 - 2**20
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from kgen.backends.launches import LATER
+from kgen.backends.launches import LATER, STAGED
 from kgen.backends.shared import MAX_STATIC
 from kgen.ir import Broken
 from kgen.runtime.limits import MAX_THREADS, Limits
@@ -46,7 +46,7 @@ def verify_rows(
     hold(static <= MAX_STATIC and static + plan.shared <= limits.shared, "a block's shared memory is no more than the device has")
     held = beside + sum(o.itemsize for o in operands if o.kept and o.element and o.itemsize)
     needed = threads * walk.vectors * walk.vec * held if walk.keep == 2 else 0
-    if walk.keep == 7:
+    if walk.keep == STAGED:
         needed = _verify_staged(plan, walk, operands, hold)
     hold(plan.shared == needed, "a row's vectors have the shared memory that they take")
     # Who takes a row.
@@ -54,7 +54,7 @@ def verify_rows(
     hold(threads % team == 0 and (walk.across or team <= 32 or team == threads), "a team beyond a warp is a block")
     hold(walk.team == 0 or walk.across or threads == walk.threads, "only a team that is a block of any size has fewer threads")
     hold(not (walk.keep and walk.segments) and not (walk.cluster and walk.segments), "what stays on the chip is one piece a block")
-    hold(walk.keep in (0, 1, 2, 7) and (not walk.cluster or walk.keep == 2), "a cluster holds a row in shared memory")
+    hold(walk.keep in (0, 1, 2, STAGED) and (not walk.cluster or walk.keep == 2), "a cluster holds a row in shared memory")
     # Each element once.
     chunks = plan.n // walk.vec
     hold(plan.n == prod(plan.sizes) and plan.rows == prod(plan.row_sizes), "merged dims have all elements")
@@ -196,7 +196,7 @@ def _verify_memory(plan: RowPlan, walk: Any, operands: Sequence[RowOperandPlace]
     for inner, outer in zip(plan.strides, plan.row_strides, strict=True):
         far.append(sum((n - 1) * s for n, s in (*zip(plan.sizes, inner, strict=True), *zip(plan.row_sizes, outer, strict=True))))
     hold(walk.index64 or max(far) + 2**17 <= UINT_MAX, "an index has the bits for every place")
-    if walk.keep == 7:
+    if walk.keep == STAGED:
         return
     hold(walk.vec == 1 or walk.vec in (2, 4, 8, 16) and walk.wide >> walk.main & 1 == 1, "the main operand moves in vectors")
 
