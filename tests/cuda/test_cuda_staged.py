@@ -27,6 +27,11 @@ NAMES = {NORM: "xw", LOSS: "x", GATE: "xg", PLACE: "x"}
 #: One by one, two by two and four by four (in 16 bits), by teams of all sizes.
 LENGTHS = (7, 25, 33, 50, 77, 100, 197, 257, 601, 895)
 ROWS = 133  # more than a block takes, and some of a block's are not there
+#: Each in one of the dtypes by default.
+CASES = [
+    pytest.param(text, dtype, id=f"{text[: text.index('(')]}-{dtype}", marks=() if (k + d) % 2 else pytest.mark.slow)
+    for k, text in enumerate((NORM, LOSS, GATE, PLACE)) for d, dtype in enumerate((torch.float32, torch.bfloat16))
+]  # fmt: skip
 
 
 def staged(kernel: Emulated) -> set[tuple[int, int]]:
@@ -40,8 +45,7 @@ def given(text: str, dtype: Any, n: int, rows: int = ROWS) -> tuple[Any, ...]:
     return (x, torch.randn(n).to(dtype)) if text is NORM else (x, torch.randn(rows, n).to(dtype)) if text is GATE else (x,)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
-@pytest.mark.parametrize("text", [NORM, LOSS, GATE, PLACE], ids=["norm", "loss", "gate", "place"])
+@pytest.mark.parametrize("text, dtype", CASES)
 def test_staged_rows_stay_within_their_bounds(text: str, dtype: Any, tmp_path: Path) -> None:
     """Dense, apart, and beginning anywhere; a row has the same bits alone and among others, and wherever it lies."""
     torch.manual_seed(0)
