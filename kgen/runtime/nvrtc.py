@@ -395,7 +395,7 @@ class CudaLauncher:
                 raise KgenError(f"{planned.rows} rows are more than one launch of {unit.kernel} covers")
             text = side.text(walk.text()) if side is not None else unit.walk(walk.text(), planned)
             expression, follows = unit.expression(types, text), bool(steps) and limits(arch).cluster > 0
-            self.roomy[expression] = planned.roomy(walk, [size for *_, size in operands]) if isinstance(planned, rows.RowPlan) else (1, 1)
+            self.roomy[expression] = walk.roomy([size for *_, size in operands]) if isinstance(planned, rows.RowPlan) else (1, 1)
             steps.append(Started(self.function(expression, arch), grid, threads, shared, cluster, follows))
         return Launch(tuple(steps), planned.layout(gathers), rounded(scalars), planned.work, fitted)
 

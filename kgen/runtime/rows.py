@@ -65,6 +65,10 @@ class Walk(NamedTuple):
     stages: int | None = None
     abreast: int = 0
 
+    def roomy(self, sizes: Sequence[int]) -> tuple[int, int]:
+        """The blocks, of which there may be fewer, and a thread's vectors of 16 bytes, by the `sizes` of operands' elements."""
+        return self.blocks, max(1, -(-self.vectors * self.vec * (sizes[self.main] if sizes else 0) // 16))
+
     def text(self) -> str:
         values = [str(int(v)) for v in self[:17]]
         for k in (3, 6, 9, 11):
@@ -103,10 +107,6 @@ class RowPlan:
         threads = (min(self.threads, walk.threads) if walk.across == first.across else walk.threads for walk, _ in self.steps)
         return tuple((walk, grid, own, self.shared, cluster) for (walk, grid), own in zip(self.steps, threads, strict=True))
 
-    def roomy(self, walk: Walk, sizes: Sequence[int]) -> tuple[int, int]:
-        """A launch's blocks, of which there may be fewer, and a thread's vectors of 16 bytes; `sizes`: of each operand's elements."""
-        return walk.blocks, max(1, -(-walk.vectors * walk.vec * (sizes[walk.main] if sizes else 0) // 16))
-
     def layout(self, gathers: Sequence[tuple[int, int]]) -> ctypes.Structure:
         """The kernel's layout argument; see `layout`."""
         return layout(self, gathers, 0)
@@ -127,7 +127,8 @@ class Team:
     most: int = 0  # threads of a block that the kernel is compiled for, where a team is a block of any size
     cached: bool = False  # whether blocks take the segments of a row in all readings in one launch, each in shared memory
     abreast: int = 0  # rows that a thread takes together, if it does
-    room: int = 0  # threads by which shared memory is counted then; the bytes of a staged block's rows
+    room: int = 0  # threads by which shared memory is counted then
+    piece: int = 0  # bytes that a block's rows take which move as one piece
 
     def static(self, words: int, readings: int) -> int:
         """The bytes at most of the kernel's own shared memory."""
@@ -137,7 +138,7 @@ class Team:
 
     def dynamic(self, size: int) -> int:
         """The bytes of the rows that a block holds in shared memory, where a vector takes `size`."""
-        return self.room if self.keep == STAGED else self.threads * self.vectors * size if self.keep == 2 else 0
+        return self.piece if self.keep == STAGED else self.threads * self.vectors * size if self.keep == 2 else 0
 
     def fits(self, size: int, words: int, readings: int, limits: Limits) -> bool:
         """Whether a device has the memory and the clusters that it asks for."""
@@ -418,7 +419,7 @@ def _staged(
     blocks = min(2048 // threads, 65536 // (threads * registers), shared // room)
     wide = sum(1 << k for k in moving if not any(x % vec for x in (operands[k].address // operands[k].itemsize, *outer[k])))
     wide |= sum(1 << 32 + k for k in pieces)
-    return (Team(threads, blocks, team, vectors, STAGED, room=room), vec, False, wide) if blocks > 0 and room <= MAX_SHARED else None
+    return (Team(threads, blocks, team, vectors, STAGED, piece=room), vec, False, wide) if blocks > 0 and room <= MAX_SHARED else None
 
 
 def narrower(vec: int, steps: Sequence[int]) -> int:
