@@ -28,10 +28,10 @@ bound of both roundings.
 A difference 1 - tanh(x)^2, of a tanh that nothing else uses, is a `slope` where its near form would do: it is made of exp(-2 |x|), within
 NEAR of its value, in which no digit cancels.
 
-Where an element of a pass has several quotients by values of its row, and results have more bits than 16, these go by parts of the
-divisor's inverse on CUDA (`split_quotients`), where blocks of a cluster share a row, which wait for one another: a division takes ten
-instructions, one for special functions and a branch among them.  So do quotients by a number of the call that an order reads, in any
-kernel (`uniform_quotients`): logits over a temperature, of which a softmax takes the greatest.
+Where results have more bits than 16, quotients by a value of their row go by parts of the divisor's inverse on CUDA (`split_quotients`),
+where blocks of a cluster share a row, which wait for one another: a division takes ten instructions, one for special functions and a
+branch among them.  Results of 16 bits take one product, where an element has several.  So do quotients by a number of the call that an
+order reads, in any kernel (`uniform_quotients`): logits over a temperature, of which a softmax takes the greatest.
 
 What an order reads (ORDERS, a comparison; not relu and clamp, which no equality looks for), however far above it, has its accurate form
 and is not fused; nor does a function take its factors (`kgen.backends.factors`).  Such forms go by where values end, which differs
@@ -245,19 +245,19 @@ def shares_divisors(p: Pass) -> bool:
 
 def split_quotients(p: Pass, program: Program) -> frozenset[str]:
     """The quotients of a pass by a value of their row that need no division of their own (on targets that do so): what follows from the
-    divisor alone makes them, within SPLIT, where a result has more bits than 16 and is no f64.  They are those that no result and no order
-    is, of passes in which an element has several: where one division is all, it takes no longer than the element's bytes."""
+    divisor alone makes them, within SPLIT, where a result has more bits than 16 and is no f64.  They are those that no order is; in 16 bits
+    those of passes in which an element has FEW_QUOTIENTS or more: one takes no longer than the element's bytes."""
     if not shares_divisors(p):
         return frozenset()
-    accurate, defs, stored = ordered(program.lets), program.by_name | {let.name: let for let in p.lets}, {s.ref for s in p.stores}
+    accurate, defs = ordered(program.lets), program.by_name | {let.name: let for let in p.lets}
     assert isinstance(p, Reduce)
     found = [
         let.name for let in elements(p)
         if let.expr.name == "div" and {*let.dims} & {*p.inner} and not {*defs[let.expr.operands[1].name].dims} & {*p.inner}
         and let.is_float and let.dtype is not f64 and not defs[let.expr.operands[1].name].is_number
-        and not (let.form and let.form.decides in DTYPES) and let.name not in accurate | stored
+        and not (let.form and let.form.decides in DTYPES) and let.name not in accurate
     ]  # fmt: skip
-    return frozenset(found) if len(found) >= FEW_QUOTIENTS else frozenset()
+    return frozenset(found)
 
 
 def uniform_quotients(program: Program) -> frozenset[str]:

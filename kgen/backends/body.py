@@ -22,6 +22,7 @@ from kgen.backends.remembered import remembered
 from kgen.backends.text import Call, Text, fill, joined, named, source
 from kgen.backends.units import (
     NOTHING,
+    WAITS,
     Accumulator,
     Argument,
     Beside,
@@ -43,7 +44,7 @@ from kgen.ops.scans import EXCLUSIVE
 from kgen.passes import Reduce, Scan
 from kgen.phases import Phase, needed
 from kgen.phases import ends as ends_of
-from kgen.precision import shares_divisors, split_quotients
+from kgen.precision import FEW_QUOTIENTS, shares_divisors, split_quotients
 from kgen.quotients import is_whole, whole_range
 from kgen.scanned import is_scan
 from kgen.searches import SEARCHES
@@ -546,8 +547,7 @@ class _RowBody(Body):
         """The same name for a value in every phase."""
         if let.name not in self.owner.lines:
             self.owner.temporaries += not let.label
-            fresh = f"t{self.owner.temporaries - 1}"
-            self.owner.lines[let.name] = self.names.user(let.label) if let.label else self.names.fresh(fresh)
+            self.owner.lines[let.name] = self.names.user(let.label) if let.label else self.names.fresh(f"t{self.owner.temporaries - 1}")
         return self.owner.lines[let.name]
 
     def products(self, lets: tuple[Let, ...]) -> set[str]:
@@ -582,9 +582,9 @@ class _RowBody(Body):
 
     def divisor(self, let: Let, y: Let, digits: str, split: bool = False) -> Text:
         """A name for what follows from a row's value, once for all elements divided by it; a row's quotient divides itself."""
-        if y.name not in self.owner.rows or not {*let.dims} & {*self.owner.p.inner}:
-            return self.text[y.name]
-        return self.shared(self.text[y.name], digits, "Walk::CLUSTERS" if split else "")
+        shares, few = y.name in self.owner.rows and {*let.dims} & {*self.owner.p.inner}, len(self.split) < FEW_QUOTIENTS
+        waits = (f"{WAITS} && !is_brief<{digits}>" if few else WAITS) if split else ""
+        return self.shared(self.text[y.name], digits, waits) if shares else self.text[y.name]
 
     def divided(self, let: Let, y: Let, digits: str) -> Text:
         """As `Body.divided` has it; of elements once before a reading, where a pass has room for that."""

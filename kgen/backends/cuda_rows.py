@@ -19,7 +19,7 @@ from kgen.backends.launches import ANY, DEAR_ELEMENT, MOST_READINGS
 from kgen.backends.names import Names
 from kgen.backends.shared import SEARCHING
 from kgen.backends.text import Text, source, wrapped
-from kgen.backends.units import ORDER, Code, Gather, Made, Piece, RowUnit, ScanUnit, Statement, Tensor, fresh
+from kgen.backends.units import ORDER, WAITS, Code, Gather, Made, Piece, RowUnit, ScanUnit, Statement, Tensor, fresh
 from kgen.passes import Scalar
 from kgen.types import ELLIPSIS
 
@@ -322,7 +322,7 @@ class RowPrinter:
                     made[-1].append(f"if (walk.stops({2 * reading - 1})) return;")
                 later = frozenset[str]().union(*(x.uses for x in (*codes[k + 1 :], *(x for p in pieces for x in p.codes))))
                 later |= {c.search.total.name} if c.search else set()
-                split += [g.name for g in c.divisors if g.split not in ("", "true")]
+                split += [g.name for g in c.divisors if g.split == WAITS]
                 by = [name for name in split if name in c.uses]
                 if c.accumulators:
                     stores = [(f"{o.type}& {o.name}_element", f"{o.name}_out_row", f"{o.name}_element = {stored(o)};") for o in c.outputs]

@@ -229,6 +229,10 @@ class Accumulator:
     at: Text = NOTHING  # and the one position along a row at which that can hold, if there is one (`kgen.backends.picks`)
 
 
+#: How a kernel knows that blocks share a row, and wait for one another.
+WAITS = "Walk::CLUSTERS"
+
+
 @dataclass(frozen=True)
 class Given:
     """A row's value: its name, type, and (where it is made) text."""

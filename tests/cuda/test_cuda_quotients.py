@@ -81,8 +81,7 @@ dx = (dy / s - sum[N](dy * a / s)) * a
 
 
 def test_a_gradient_stays_within_its_bound(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of rows whose divisors are ordinary, large, tiny, zero, infinite and none; what is a result itself is the division's.  Here no blocks
-    share a row, so each is taken as if they did."""
+    """Of rows whose divisors are ordinary, large, tiny, zero, infinite and none.  Here no blocks share a row, so each is taken as if they did."""
     def waiting(path: Path, source: str, expressions: list[str]) -> ctypes.CDLL:
         return kernels(path, source.replace("Walk::CLUSTERS>(s)", "true>(s)"), expressions)
 
@@ -95,22 +94,49 @@ def test_a_gradient_stays_within_its_bound(tmp_path, monkeypatch: pytest.MonkeyP
         dy[0, 3], x[1, 2], x[4, 5] = -0.0, torch.inf, torch.nan
         given.append((dy, x, s.to(torch.float64 if dtype == torch.float64 else torch.float32)))
     kernel = Emulated(GRADIENT, tmp_path, *given)
-    assert kernel.run.source.count("split_divisor<T, Walk::CLUSTERS>(s)") == 1 and "brief_div<T>(x, s)" in kernel.run.source
+    assert kernel.run.source.count("split_divisor<T, Walk::CLUSTERS>(s)") == 1 and "brief_div<T>(x, by_s)" in kernel.run.source
     for args in given:
-        found, exact = kernel(*args), Analysis(kernel.kernel, dict(zip(("dy", "x", "s"), args, strict=True)), "cuda").results()
-        for name, want in zip(("dx", "y"), exact, strict=True):
-            got = found[name].double()
-            held = (got == want.exact) | (got.isnan() & want.exact.isnan()) | ((got - want.exact).abs() <= want.bound) | ~want.bound.isfinite()
-            assert bool(held.all()), (name, args[0].shape, args[0].dtype, (~held).nonzero()[:4])
+        assert_held(kernel, dict(zip(("dy", "x", "s"), args, strict=True)))
+
+
+def assert_held(kernel: Emulated, args: dict[str, torch.Tensor]) -> None:
+    """What a kernel finds lies within its bounds of the exact results, those that are NaN or unbounded apart."""
+    found, exact = kernel(*args.values()), Analysis(kernel.kernel, args, "cuda").results()
+    for name, want in zip(found, exact, strict=True):
+        got = found[name].double()
+        held = (got == want.exact) | (got.isnan() & want.exact.isnan()) | ((got - want.exact).abs() <= want.bound) | ~want.bound.isfinite()
+        assert bool(held.all()), (name, [(x.shape, x.dtype) for x in args.values()], (~held).nonzero()[:4])
+
+
+SHARE = "share(x: T[M, N], s: T32[M]) -> (y: T[M, N], m: T[M])\n\ny = x / s\nm = max[N](x)\n"
+
+
+def test_a_result_of_16_bits_that_is_one_quotient_keeps_its_division(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more bits it goes by parts of the inverse, within its bound; whole quotients come out whole."""
+    def waiting(path: Path, source: str, expressions: list[str]) -> ctypes.CDLL:
+        return kernels(path, source.replace("Walk::CLUSTERS &&", "true &&"), expressions)
+
+    monkeypatch.setattr(emulated, "kernels", waiting)
+    g = torch.Generator().manual_seed(4)
+    s = torch.tensor([0.7, -3.0, 2.0**100, 2.0**-140, 0.0, -0.0, torch.inf, torch.nan, 3.0])
+    given = [((torch.randn(len(s), 40, generator=g) * 100).to(dtype), s.to(wide)) for dtype, wide in (
+        (torch.float32, torch.float32), (torch.bfloat16, torch.float32), (torch.float64, torch.float64))]  # fmt: skip
+    given[0][0][-1] = 3 * torch.arange(-20, 20)
+    kernel = Emulated(SHARE, tmp_path, *given)
+    assert "split_divisor<T, Walk::CLUSTERS && !is_brief<T>>(s)" in kernel.run.source and "plainly(" not in kernel.run.source.split("share_kernel")[-1]
+    for x, own in given:
+        assert_held(kernel, {"x": x, "s": own})
+    assert torch.equal(kernel(*given[0])["y"][-1], torch.arange(-20.0, 20.0))
 
 
 def test_who_takes_them() -> None:
-    """Elements with several quotients, of rows that blocks share; not those of one, of what an order reads, or of a scan."""
+    """Quotients by a value of a row that blocks may share; not those of what an order reads, or of a scan."""
     def takes(text: str) -> bool:
         return "split_divisor" in kgen.loads(text).source("cuda")
 
     assert takes(GRADIENT)
-    assert not takes("one(x: T[M, N]) -> y: T[M, N]\n\ny = x / sum[N](x)\n")
+    assert takes("one(x: T[M, N]) -> y: T[M, N]\n\ny = x / sum[N](x)\n")
+    assert not takes("scan(x: T[M, N]) -> y: T[M, N]\n\ny = cumsum[N](x / sum[N](x))\n")
     assert not takes("order(x: T[M, N], s: T32[M]) -> y: T[M]\n\ny = max[N](exp(x) / s * 2 + x / s)\n")
 
 

@@ -115,11 +115,12 @@ loss_scaled_kernel(
     const float add_row = 1.0f + sum_V;
     if (walk.stops(1)) return;
 
+    const auto by_add_row = split_divisor<float, Walk::CLUSTERS && !is_brief<float>>(add_row);
     auto scaled_out_row = walk.template output<4>(scaled_ptr);
     auto beside_out_row = walk.template output<5>(beside_ptr);
     walk.each([&](float& scaled_element, float& beside_element, float weight, i64 index_V) {
         // scaled = weight / (1 + sum[V](weight^2)) * (1 + index[V])
-        const float scaled = weight / add_row * float(i64(1) + index_V);
+        const float scaled = weight / by_add_row * float(i64(1) + index_V);
         // beside = tanh(pick[V](weight, best)) * weight
         const float beside = tanh_row * weight;
         scaled_element = scaled;

@@ -59,12 +59,13 @@ softmax_kernel(const __grid_constant__ typename Walk::Layout rows, const T* x_pt
     const F mul_row = expsum_N * brief_exp<T>((isfinite(max_N) ? max_N : F(0)) - max_N);
     if (walk.stops(1)) return;
 
+    const auto by_mul_row = split_divisor<T, Walk::CLUSTERS && !is_brief<T>>(mul_row);
     auto y_out_row = walk.template output<1>(y_ptr);
     walk.each([&](T& y_element, F x) {
         // e = exp(x - max[N](x))
         const F e = brief_exp<T>(x - max_N);
         // y = e / sum[N](e)
-        const F y = brief_div<T>(e, mul_row);
+        const F y = brief_div<T>(e, by_mul_row);
         y_element = T(y);
     }, y_out_row, x_row);
 }

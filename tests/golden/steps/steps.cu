@@ -70,10 +70,11 @@ steps_kernel(
     }
     if (walk.stops(1)) return;
 
+    const auto by_norm = split_divisor<G, Walk::CLUSTERS && !is_brief<G>>(norm_);
     auto p_next_out_row = walk.template output<0>(p_ptr);
     walk.each([&](T& p_next_element, F p, G g, i64 index_N) {
         // p' = p * (1 - T(lr) * decay) - step * g / norm * (index[N] + 1) - index[M] * norm
-        const H p_next = H(p * sub_row) - H(cast_row_ * g / norm_ * G(index_N + i64(1))) - cast_row_4;
+        const H p_next = H(p * sub_row) - H(cast_row_ * g / by_norm * G(index_N + i64(1))) - cast_row_4;
         p_next_element = T(p_next);
     }, p_next_out_row, p_row, g_row, index_N_row);
 }
