@@ -7,7 +7,7 @@ from kgen.backends.cuda import Cuda, Layout, RowLayout, SortLayout
 from kgen.backends.launches import map_rows, pieces
 from kgen.check import Kernel
 from kgen.errors import KgenError
-from kgen.runtime import nvrtc, rounds, rows, scans
+from kgen.runtime import maps, nvrtc, rounds, rows, scans
 from kgen.types import DTYPES, Binding, resolve
 
 #: How many rows the calls have, and the elements of each.
@@ -28,7 +28,7 @@ def launches(kernel: Kernel, target: str, bound: Binding, arch: str) -> str:
             continue
         if isinstance(unit, Layout):
             sizes = [resolve(o.dtype, bound).bytes for o in unit.operands if o.role != "index"]
-            planned = nvrtc.plan([ROWS * 16], [[1]] * len(sizes), sizes, [0] * len(sizes))
+            planned = maps.plan([ROWS * 16], [[1]] * len(sizes), sizes, [0] * len(sizes))
             assert planned is not None
             many = pieces(unit.taps, unit.below)
             apiece = f" of each of {many} {'rows' if unit.below else 'pieces of a row'}" if many > 1 else ""

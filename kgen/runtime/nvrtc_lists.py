@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kgen.backends import backend
 from kgen.backends.cuda import Cuda, Layout
-from kgen.runtime import driver, nvrtc
+from kgen.runtime import driver, maps, nvrtc
 from kgen.runtime.limits import MAX_GRID
 
 if TYPE_CHECKING:
@@ -94,12 +94,12 @@ class ListLauncher:
         Members whose `classes` differ have other numbers, and never share a launch.  `at` says where, among a call's places, the pointers
         of each member stand, in the order of `pointers`; `aligned` has the places modulo 16.
         """
-        found: dict[Hashable, list[tuple[int, nvrtc.Plan]]] = {}
+        found: dict[Hashable, list[tuple[int, maps.Plan]]] = {}
         for k, m in members.items():
             memory = iter(at[k])
             addresses = tuple(aligned[next(memory)] if size else 0 for size in m.itemsizes)
             near = self.unit.taps, self.unit.below, False, self.unit.row
-            planned = nvrtc.cached_plan(m.shape, m.strides, m.itemsizes, addresses, self.unit.held, *near)
+            planned = maps.cached_plan(m.shape, m.strides, m.itemsizes, addresses, self.unit.held, *near)
             if planned is not None:
                 found.setdefault((m.alike, planned.variant, classes[k]), []).append((k, planned))
         made = []
@@ -111,7 +111,7 @@ class ListLauncher:
                 made.append(self.group([k for k, _ in batch], [p for _, p in batch], members[batch[0][0]], at, most, device))
         return made
 
-    def group(self, own: list[int], plans: list[nvrtc.Plan], first: Member, at: dict[int, list[int]], most: int, device: int) -> Group:
+    def group(self, own: list[int], plans: list[maps.Plan], first: Member, at: dict[int, list[int]], most: int, device: int) -> Group:
         """One launch of the members `own`, walked by `plans`, of which a table has room for `most`."""
         variant, unit = plans[0].variant, self.unit
         count = min(most, 1 << (len(own) - 1).bit_length())
@@ -126,7 +126,7 @@ class ListLauncher:
 
         return Group(tuple(own), function, sum(p.grid for p in plans), filled(plans, count, len(self.pointers)), positions, numbers)
 
-    def capacity(self, variant: nvrtc.Variant) -> int:
+    def capacity(self, variant: maps.Variant) -> int:
         """Of how many tensors one launch's table has room, beside the numbers."""
         room = (MOST if large() else FEWER) - 8 * len(self.unit.scalars) - 16
         operands, memory = len(self.unit.operands), len(self.pointers)
@@ -153,18 +153,18 @@ def large() -> bool:
 def _list_type(count: int, pointers: int, rank: int, operands: int, wide: bool) -> type[Any]:
     """The kernel's `List<COUNT, P, RANK, K, Index>`."""
     fields = [
-        ("pointer", ctypes.c_uint64 * count * pointers), ("layout", nvrtc.layout_type(rank, operands, wide) * count),
+        ("pointer", ctypes.c_uint64 * count * pointers), ("layout", maps.layout_type(rank, operands, wide) * count),
         ("first", ctypes.c_uint32 * count), ("hint", ctypes.c_uint16 * (HINTS + 2)), ("shift", ctypes.c_uint16),
     ]  # fmt: skip
     return type("List", (ctypes.Structure,), {"_fields_": fields})
 
 
-def filled(plans: Sequence[nvrtc.Plan], count: int, pointers: int) -> Any:
+def filled(plans: Sequence[maps.Plan], count: int, pointers: int) -> Any:
     """A table with room for `count` tensors, without their addresses: where the blocks of each begin, and the hints for looking there."""
     variant, operands = plans[0].variant, len(plans[0].strides)
     table = _list_type(count, pointers, variant.rank, operands, variant.wide)()
     for k, planned in enumerate(plans):
-        table.layout[k] = nvrtc.layout(planned)
+        table.layout[k] = maps.layout(planned)
     ends = list(accumulate(p.grid for p in plans))
     table.first[: len(plans)] = [0, *ends[:-1]]
     table.shift = max(0, (ends[-1] - 1).bit_length() - HINTS.bit_length() + 1)

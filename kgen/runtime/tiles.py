@@ -1,6 +1,6 @@
 """How maps are launched that read operands across the result's neighbours: in tiles, which go through shared memory.
 
-In: merged dims and strides, as `kgen.runtime.nvrtc.plan` finds them.  Out: `TilePlan`, a tile's extents along three of the dims, so that
+In: merged dims and strides, as `kgen.runtime.maps.plan` finds them.  Out: `TilePlan`, a tile's extents along three of the dims, so that
 what it reads and what it writes are both runs of neighbours, and the kernel's `Tiles`.  A written file's kgen_tiles.cuh has this in C++.
 """
 
@@ -80,7 +80,7 @@ def plan(
     sizes: tuple[int, ...], strides: Strides, itemsizes: tuple[int, ...], addresses: tuple[int, ...], turned: int
 ) -> TilePlan | None:  # fmt: skip
     """The tiles of a map over merged dims, whose last is the one along which the result's neighbours lie; `turned` has a bit for each
-    operand that lies otherwise.  `strides`, `itemsizes` and `addresses` are as for `nvrtc.plan`.  None where the turned operands'
+    operand that lies otherwise.  `strides`, `itemsizes` and `addresses` are as for `maps.plan`.  None where the turned operands'
     neighbours lie along no one dim other than that, or an index takes more than 32 bits."""
     own = [row for k, row in enumerate(strides) if turned >> k & 1]
     last = len(sizes) - 1

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any
 from kgen.backends.launches import LATER, STAGED
 from kgen.backends.shared import MAX_STATIC
 from kgen.ir import Broken
-from kgen.runtime.limits import MAX_THREADS, Limits
+from kgen.runtime.limits import MAX_THREADS, UINT_MAX, Limits
 
 if TYPE_CHECKING:
-    from kgen.runtime.nvrtc import Plan
+    from kgen.runtime.maps import Plan
     from kgen.runtime.rounds import RoundsPlan
     from kgen.runtime.rows import RowOperandPlace, RowPlan
-
-UINT_MAX = 2**32 - 1
 
 
 def verify_rows(

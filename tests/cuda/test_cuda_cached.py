@@ -17,7 +17,7 @@ from kgen.backends import backend, devices, launches  # noqa: E402
 from kgen.backends.launches import ANY, Rule  # noqa: E402
 from kgen.ir import Broken  # noqa: E402
 from kgen.resources import resource  # noqa: E402
-from kgen.runtime import nvrtc, rows  # noqa: E402
+from kgen.runtime import maps, nvrtc, rows  # noqa: E402
 from kgen.runtime.verified import verify_rows  # noqa: E402
 from kgen.testing.bounds import Analysis  # noqa: E402
 from tests.cuda.emulated import Emulated, for_any_rows  # noqa: E402
@@ -47,7 +47,7 @@ def cached(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for module in (devices, nvrtc):
         if hasattr(module, "limits"):
             monkeypatch.setattr(module, "limits", with_clusters)
-    plans = rows.cached, nvrtc.cached_plan  # which a test may replace
+    plans = rows.cached, maps.cached_plan  # which a test may replace
     for kept in plans:
         kept.cache_clear()
     yield

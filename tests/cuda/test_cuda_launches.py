@@ -23,7 +23,7 @@ from kgen.backends.launches import STORING
 from kgen.grad import backward
 from kgen.parts import over_parts
 from kgen.resources import resource
-from kgen.runtime import nvrtc, persistent, rounds, rows, tiles, tuned
+from kgen.runtime import maps, nvrtc, persistent, rounds, rows, tiles, tuned
 from kgen.runtime.arguments import index_strides
 from kgen.runtime.limits import limits
 from kgen.show import show
@@ -462,7 +462,7 @@ def map_alike(call: Call, file: File) -> str:
     strides, itemsizes, addresses = ([given[k] for given in call.given] for k in (1, 2, 0))
     unit = call.unit
     near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides, unit.along, unit.shares
-    planned = nvrtc.plan(call.sizes, strides, itemsizes, addresses, unit.held, *near)
+    planned = maps.plan(call.sizes, strides, itemsizes, addresses, unit.held, *near)
     assert planned is not None
     tiled = tiles.plan(planned.sizes, planned.strides, tuple(itemsizes), tuple(addresses), unit.turned) if unit.turned and planned.variant.vec == 1 else None
     if tiled is not None:
@@ -471,7 +471,7 @@ def map_alike(call: Call, file: File) -> str:
     values, given = noted_numbers(line), 2**64 - 1
     found = re.search(r"RANK = (\d+); int VEC = (\d+); Index = ([\w ]+); (?:\w+ )+SPLAT = (\d+)(?:; int ROWS = (\d+))?", line)
     assert found
-    want, rank, splat = nvrtc.layout(planned), len(values["size"]), int(found[4])
+    want, rank, splat = maps.layout(planned), len(values["size"]), int(found[4])
     assert values["launch"] == [planned.grid, nvrtc.THREADS, 1, 0, 0] and values["n"] == [want.n]
     assert int(found[2]) == planned.variant.vec and int(found[5] or 1) == planned.variant.rows and splat in (planned.variant.splat, given)
     assert "long" in found[3] or not planned.variant.wide

@@ -20,6 +20,7 @@ from kgen.backends import backend
 from kgen.backends.cuda import Layout
 from kgen.resources import resource
 from kgen.runtime import driver, nvrtc, nvrtc_lists
+from kgen.runtime import maps as map_plans
 from kgen.runtime.toolchain import _run, _tool
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -81,7 +82,7 @@ def test_a_table_fills_the_arguments_that_a_launch_may_have() -> None:
     for large, arch in ((True, "sm_90"), (False, "sm_70" if driver.version() < "13" else "sm_80")):
         with pytest.MonkeyPatch.context() as m:
             m.setattr(nvrtc_lists, "large", lambda large=large: large)
-            for variant in (nvrtc.Variant(1, 4, False, 0), nvrtc.Variant(4, 1, True, 0)):
+            for variant in (map_plans.Variant(1, 4, False, 0), map_plans.Variant(4, 1, True, 0)):
                 most = lists.capacity(variant)
                 assert most > (100 if large else 5)
                 expression = lists.unit.expression({"T": "f64"}, *variant, most)
@@ -117,7 +118,7 @@ def test_each_block_finds_its_tensor(seed: int) -> None:
     sizes = [rng.choice((1, 511, 512, 513, rng.randint(1, 10**5), rng.randint(1, 10 ** (5 + seed // 2)))) for _ in range(n)]
     if seed == 7:  # beyond what 32 bits count
         sizes = [size + 2**33 for size in sizes]
-    plans = [nvrtc.plan((size,), [(1,), (1,)], (4, 4), (0, 0)) for size in sizes]
+    plans = [map_plans.plan((size,), [(1,), (1,)], (4, 4), (0, 0)) for size in sizes]
     assert all(p is not None for p in plans)
     table = nvrtc_lists.filled([p for p in plans if p is not None], n, 2)
     first, hint, shift = list(table.first), list(table.hint), table.shift
@@ -179,11 +180,11 @@ def test_the_bits_are_those_of_single_launches(large: bool, tmp_path: Path, monk
 def test_64_bit_indices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels of tensors beyond what 32 bits count, on tensors that a test can have."""
 
-    def wide(*args: Any) -> nvrtc.Plan | None:
-        made = nvrtc.plan(*args)
+    def wide(*args: Any) -> map_plans.Plan | None:
+        made = map_plans.plan(*args)
         return made and replace(made, variant=made.variant._replace(wide=True))
 
-    monkeypatch.setattr(nvrtc, "cached_plan", wide)
+    monkeypatch.setattr(map_plans, "cached_plan", wide)
     lists, single = (Emulates(STEP, tmp_path / name, monkeypatch) for name in ("lists", "single"))
     (p, g, m), (q, _, n) = drawn([torch.float32]), drawn([torch.float32])
     y = lists.kernel.foreach(p, g, m, 0.5)

@@ -13,7 +13,7 @@ import torch
 from kgen import check, syntax
 from kgen.backends import backend
 from kgen.parts import parted
-from kgen.runtime import arguments, nvrtc
+from kgen.runtime import arguments, maps, nvrtc
 from kgen.runtime.parts import view
 from tests.cuda.emulated import Emulated, kernels
 from tests.cuda.test_cuda_source import on_the_cpu
@@ -194,15 +194,15 @@ def test_several_rows_of_a_thread(tmp_path: Path) -> None:
     launcher = OverParts(TURNED, tmp_path, (x, w))
     launch = launcher.bound[0][1]
     assert launcher.expressions == ["turned_kernel<bf16, 2, 4, unsigned, 0, 1, true>"]
-    many = nvrtc.in_turns(((0, 1), (3, 4)), (64, 16384), ((32768, 2),) * 2 + ((0, 1),) + ((32768, 2),) * 2, (2,) * 5, (0, 2, 0, 0, 2), 4)
-    assert many is not None and many.turns and many.variant == nvrtc.Variant(2, 4, False, 0, 4) and launch is not None
+    many = maps.in_turns(((0, 1), (3, 4)), (64, 16384), ((32768, 2),) * 2 + ((0, 1),) + ((32768, 2),) * 2, (2,) * 5, (0, 2, 0, 0, 2), 4)
+    assert many is not None and many.turns and many.variant == maps.Variant(2, 4, False, 0, 4) and launch is not None
 
 
 def test_parts_that_stand_still_along_a_row_are_not_in_turns() -> None:
     """x expanded along the innermost dim: two neighbours for all of a row's elements."""
     still, moving = ((16, 2, 0),) * 2, ((16, 2, 0), (16, 2, 1))
-    assert nvrtc.in_turns(((0, 1),), (15, 8, 8), (*still, (64, 8, 1)), (2, 2, 2), (0, 2, 0), 0) is None
-    assert nvrtc.in_turns(((0, 1),), (15, 8, 8), (*moving, (64, 8, 1)), (2, 2, 2), (0, 2, 0), 0) is None
+    assert maps.in_turns(((0, 1),), (15, 8, 8), (*still, (64, 8, 1)), (2, 2, 2), (0, 2, 0), 0) is None
+    assert maps.in_turns(((0, 1),), (15, 8, 8), (*moving, (64, 8, 1)), (2, 2, 2), (0, 2, 0), 0) is None
 
 
 @pytest.mark.slow

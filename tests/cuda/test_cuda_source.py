@@ -19,7 +19,7 @@ from kgen import check, pipeline, syntax
 from kgen.backends import backend
 from kgen.backends.cuda import straight
 from kgen.ops import OPS
-from kgen.runtime import nvrtc
+from kgen.runtime import maps, nvrtc
 from tests.cuda.host import HOST_TYPES
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.k"))
@@ -241,7 +241,7 @@ def walks(draw):
 @given(walks())
 def test_plan_visits_each_element_once(walk):
     sizes, strides, itemsizes, addresses = walk
-    planned = nvrtc.plan(sizes, strides, itemsizes, addresses)
+    planned = maps.plan(sizes, strides, itemsizes, addresses)
     (rank, vec, wide, splat, _), seen = planned.variant, []
     assert rank == len(planned.sizes) and not wide and vec * max(size for size, row in zip(itemsizes, planned.strides, strict=True) if row[-1]) <= 16
     i = 0
@@ -266,13 +266,13 @@ def test_plan_visits_each_element_once(walk):
 
 
 def test_plan_edges():
-    assert nvrtc.plan([4, 0], [[0, 1]] * 2, [4, 4], [0, 0]) is None
-    assert nvrtc.plan([], [[], []], [4, 4], [0, 0]).variant == (1, 4, False, 0, 1)
-    assert nvrtc.plan([2**32], [[1]] * 2, [1, 1], [0, 0]).variant == (1, 16, True, 0, 1)
-    assert nvrtc.plan([2, 8], [[2**33, 1], [8, 1]], [2, 2], [0, 0]).variant == (2, 8, True, 0, 1)
-    assert nvrtc.plan([6, 64], [[64, 1], [1, 0], [64, 1]], [2, 2, 2], [0, 0, 0]).variant == (2, 8, False, 2, 1)
-    assert nvrtc.plan([6, 62], [[62, 1], [62, 1]], [2, 2], [0, 2]).variant == (1, 1, False, 0, 1)
-    assert nvrtc.plan([6, 62], [[64, 1], [62, 1]], [2, 2], [0, 0]).variant == (2, 2, False, 0, 1)
+    assert maps.plan([4, 0], [[0, 1]] * 2, [4, 4], [0, 0]) is None
+    assert maps.plan([], [[], []], [4, 4], [0, 0]).variant == (1, 4, False, 0, 1)
+    assert maps.plan([2**32], [[1]] * 2, [1, 1], [0, 0]).variant == (1, 16, True, 0, 1)
+    assert maps.plan([2, 8], [[2**33, 1], [8, 1]], [2, 2], [0, 0]).variant == (2, 8, True, 0, 1)
+    assert maps.plan([6, 64], [[64, 1], [1, 0], [64, 1]], [2, 2, 2], [0, 0, 0]).variant == (2, 8, False, 2, 1)
+    assert maps.plan([6, 62], [[62, 1], [62, 1]], [2, 2], [0, 2]).variant == (1, 1, False, 0, 1)
+    assert maps.plan([6, 62], [[64, 1], [62, 1]], [2, 2], [0, 0]).variant == (2, 2, False, 0, 1)
 
 
 def test_scalars_and_layout():

@@ -15,7 +15,7 @@ from kgen import check, grad, pipeline, syntax
 from kgen.backends import backend, launches
 from kgen.parts import over_parts
 from kgen.passes import Map
-from kgen.runtime import nvrtc
+from kgen.runtime import maps
 from kgen.runtime.kernel import Kernel, read_spec
 from tests.cuda.emulated import Emulated
 from tests.cuda.test_cuda_source import on_the_cpu
@@ -255,32 +255,32 @@ def test_windows_along_a_last_dim_that_lies_across(tmp_path: Path, monkeypatch: 
     """Of few elements, and as threads take rows of them one below the other: what lies outside has the fill there too."""
     calls = [(torch.randint(-8, 8, (5, k)).float(), torch.randint(-8, 8, (n,)).float()) for k, n in ((3, 37), (40, 16), (1, 9))]
     calls += [(x.double().T.contiguous().T, w.double()) for x, w in calls[:2]]
-    for many in (nvrtc.MAP_MANY, 1):
-        monkeypatch.setattr(nvrtc, "MAP_MANY", many)
-        nvrtc.cached_plan.cache_clear()
+    for many in (maps.MAP_MANY, 1):
+        monkeypatch.setattr(maps, "MAP_MANY", many)
+        maps.cached_plan.cache_clear()
         (folder := tmp_path / str(many)).mkdir()
         hold(ACROSS, across, calls, folder)
-    nvrtc.cached_plan.cache_clear()
+    maps.cached_plan.cache_clear()
 
 
 def test_vectors_of_several_pieces_of_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As threads take them of many elements, or of rows one below the other; the third call's rows begin within a vector."""
-    monkeypatch.setattr(nvrtc, "MAP_MANY", 1)
-    nvrtc.cached_plan.cache_clear()
+    monkeypatch.setattr(maps, "MAP_MANY", 1)
+    maps.cached_plan.cache_clear()
     calls = [(torch.randint(-8, 8, shape).to(torch.bfloat16),) for shape in ((3, 8, 128), (1, 4, 192), (2, 3, 44))]
     for text, meaning in ((PLANE, plane), (FIVE, five)):
         (folder := tmp_path / meaning.__name__).mkdir()
         emulated = Emulated(text, folder, *calls)
         assert {e.split(", ")[-1] for e in emulated.expressions} >= {"4>" if meaning is plane else "8>", "1>"}
         hold(text, meaning, calls, folder)
-    nvrtc.cached_plan.cache_clear()
+    maps.cached_plan.cache_clear()
 
 
 def test_windows_of_several_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As threads take them of many elements: of rows one below the other, of which the last may be fewer, or, where windows go along a row
     alone, of rows that are a multiple of 4 or 8, wherever these lie."""
-    monkeypatch.setattr(nvrtc, "MAP_MANY", 1)
-    nvrtc.cached_plan.cache_clear()
+    monkeypatch.setattr(maps, "MAP_MANY", 1)
+    maps.cached_plan.cache_clear()
     whole = [(torch.randint(-8, 8, shape).float(),) for shape in ((4, 5, 7), (3, 6, 9), (2, 4, 3, 6))]
     turned = (torch.randint(-8, 8, (7, 8, 5)).float().permute(2, 1, 0),)
     weights = [(*args, torch.randint(-8, 8, (*w.shape[:-2], (w.shape[-2] + 1) // 2, w.shape[-1] // 3 + 1)).float()) for args in whole for w in args]
@@ -292,14 +292,14 @@ def test_windows_of_several_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (folder := tmp_path / meaning.__name__).mkdir()
         assert {e.split(", ")[-1] for e in Emulated(text, folder, *calls).expressions} == ways
         hold(text, meaning, calls, folder)
-    nvrtc.cached_plan.cache_clear()
+    maps.cached_plan.cache_clear()
 
 
 def test_windows_of_neighbours_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As threads take them of many elements: of rows in whole aligned vectors, and of others; of results whose rows end within a vector, or
     lie across."""
-    monkeypatch.setattr(nvrtc, "MAP_MANY", 1)
-    nvrtc.cached_plan.cache_clear()
+    monkeypatch.setattr(maps, "MAP_MANY", 1)
+    maps.cached_plan.cache_clear()
     x = torch.randint(-8, 8, (3, 9, 24)).float()
     x[0, 3, 5], x[1, 0, 0] = torch.nan, -torch.inf
     given = [x, x[..., :16], x[..., 1:], x[..., :7], x[:, 1:2, 2:6], x.permute(0, 2, 1), x.bfloat16(), x.bfloat16()[..., 3:], x.double()]
@@ -311,16 +311,16 @@ def test_windows_of_neighbours_in_a_row(tmp_path: Path, monkeypatch: pytest.Monk
         for args in calls:
             (found,) = emulated(*args).values()
             torch.testing.assert_close(found, meaning(args[0].double()).to(found.dtype), rtol=0, atol=0, equal_nan=True)
-    nvrtc.cached_plan.cache_clear()
+    maps.cached_plan.cache_clear()
 
 
 @pytest.mark.parametrize("rows", [2, 4, 8])
 def test_windows_of_neighbours_in_several_rows(rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As threads take them of many elements, of each number of rows: of rows in whole aligned vectors, and of others; results end within a
     vector, and within a thread's rows."""
-    monkeypatch.setattr(nvrtc, "MAP_MANY", 1)
+    monkeypatch.setattr(maps, "MAP_MANY", 1)
     monkeypatch.setattr(launches, "WINDOW_ROWS_ALONG", ((64, rows),))
-    nvrtc.cached_plan.cache_clear()
+    maps.cached_plan.cache_clear()
     x = torch.randint(-8, 8, (2, 9, 13, 24)).float()
     x[0, 3, 5, 7], x[1, 0, 0], x[0, 8, 12, 23] = torch.nan, -torch.inf, torch.inf
     given = [x, x[..., :8], x[..., 1:], x[..., :7], x[:, 1:5, 2:6, 4:8], x.permute(0, 1, 3, 2), x.permute(0, 2, 1, 3), x.bfloat16(), x.bfloat16()[..., 3:], x.double()]
@@ -333,7 +333,7 @@ def test_windows_of_neighbours_in_several_rows(rows: int, tmp_path: Path, monkey
         for args in calls:
             (found,) = emulated(*args).values()
             torch.testing.assert_close(found, meaning(args[0].double()).to(found.dtype), rtol=0, atol=0, equal_nan=True)
-    nvrtc.cached_plan.cache_clear()
+    maps.cached_plan.cache_clear()
 
 
 def test_shifts_by_numbers_of_the_call(tmp_path: Path) -> None:
@@ -377,8 +377,8 @@ def test_the_gradients_of_a_convolution(dtype: torch.dtype, tmp_path: Path) -> N
 @pytest.mark.parametrize("many", [1, 1 << 20])
 def test_the_gradients_of_a_maximum_of_windows(many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of small integers, many of them alike, and NaN; row by row, and several rows at a time."""
-    monkeypatch.setattr(nvrtc, "MAP_MANY", many)
-    nvrtc.cached_plan.cache_clear()
+    monkeypatch.setattr(maps, "MAP_MANY", many)
+    maps.cached_plan.cache_clear()
     kernel = over_parts(grad.backward(check.check(syntax.parse(*read_spec("max_pool2d")))).kernel)
     x = torch.randint(-3, 4, (2, 9, 14)).float()
     x[0, 3, 4], x[1, 0, :4] = torch.nan, -torch.inf
@@ -386,7 +386,7 @@ def test_the_gradients_of_a_maximum_of_windows(many: int, tmp_path: Path, monkey
     args = tuple(given[p.name] for p in kernel.params)
     found = Emulated(kernel.file.source.text, tmp_path, args)(*args)["dx"]
     torch.testing.assert_close(found, Kernel(kernel)(*args, target="torch"), rtol=1e-6, atol=1e-6, equal_nan=True)
-    nvrtc.cached_plan.cache_clear()
+    maps.cached_plan.cache_clear()
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 
 from kgen.backends.shared import MAX_STATIC
 from kgen.ir import Broken
-from kgen.runtime import nvrtc, rows
+from kgen.runtime import maps, rows
 from kgen.runtime.limits import limits
 from kgen.runtime.rows import RowOperandPlace
 from kgen.runtime.verified import verify_map, verify_rows
@@ -76,7 +76,7 @@ def test_drawn_plans_of_elements_hold() -> None:
             strides.append(own)
             itemsizes.append(rng.choice((0, 1, 2, 4, 8)))
             addresses.append(rng.randrange(0, 16, itemsizes[-1]) if itemsizes[-1] and rng.random() < 0.3 else 0)
-        nvrtc.plan(sizes, strides, itemsizes, addresses)
+        maps.plan(sizes, strides, itemsizes, addresses)
 
 
 def test_there_is_no_cluster_of_one() -> None:
@@ -163,7 +163,7 @@ def test_a_plan_that_breaks_a_rule_is_refused() -> None:
 
 def test_a_plan_of_elements_that_breaks_a_rule_is_refused() -> None:
     given = ([6, 64], [[64, 1], [1, 0], [64, 1]], [2, 2, 2], [0, 0, 0])
-    made = nvrtc.plan(*given)
+    made = maps.plan(*given)
     assert made is not None
     for rule, plan in {
         "all elements": replace(made, n=383),

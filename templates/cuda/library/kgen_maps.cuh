@@ -82,7 +82,7 @@ template <int RANK, int K, typename Index> struct Layout {
 };
 
 #ifndef __CUDACC_RTC__
-// The host's part: choose the variant, as kgen's runtime does (`plan` in kgen/runtime/nvrtc.py), and launch it.
+// The host's part: choose the variant, as kgen's runtime does (`plan` in kgen/runtime/maps.py), and launch it.
 namespace {
 namespace host {
 
