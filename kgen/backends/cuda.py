@@ -314,7 +314,7 @@ class Cuda(CFamily):
             row, along = (
                 next((k for k, o in enumerate(operands) if o.role == "index" and o.name == name), -1) for name in (index, span_index(unit))
             )
-            near = len(unit.taps), below, own, reaches, row, divides(unit), along, share_lines(unit)
+            near = len(unit.taps), below, own, reaches, row, divides(unit), along, share_lines(unit), bool(unit.words)
             made.append(Layout(name, unit.dims, variables, operands, p.scalars, numbers, *near))
         return tuple(with_sums(render, made))
 

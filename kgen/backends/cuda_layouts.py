@@ -13,8 +13,8 @@ from kgen.types import DTYPES, INT, Dims, literal_size
 
 #: Operands that are the parts of one tensor, in their order, by their positions among all.
 Groups = tuple[tuple[int, ...], ...]
-#: Operands that a SPLAT mask can hold.
-SPLATS = 63
+#: Operands that a SPLAT mask can hold, and what it is of vectors that are neighbours in memory, whatever rows they lie in.
+SPLATS, FLAT = 63, 1 << 63
 #: Operands that may go through shared memory: a tile of each is 8 KB of 48.
 MOST_TURNED = 4
 #: CUDA C++'s names for dtypes.
@@ -51,6 +51,13 @@ def turned(dims: Dims, read: Sequence[Dims | None]) -> int:
     `read` is as `columns` takes it.  None where they are more than a block has room for."""
     found = [k for k, own in enumerate(read[:SPLATS]) if own is not None and set(dims[-1:]) < set(own) and own[-1] != dims[-1]]
     return sum(1 << k for k in found) if len(found) <= MOST_TURNED else 0
+
+
+def otherwise(dims: Dims, read: Sequence[Dims | None], written: Sequence[bool]) -> int:
+    """A bit for each operand of a map over `dims` that does not lie as its elements follow one another: it lacks a dim, or is an index.
+    `read` is as `columns` takes it; of those without dims there `written` ones are no indices.  None where a mask has no bits for all."""
+    found = [k for k, own in enumerate(read) if (not written[k] if own is None else set(own) < set(dims))]
+    return sum(1 << k for k in found) if len(read) <= SPLATS else 0
 
 
 def groups(
@@ -91,6 +98,7 @@ class Layout:
     divides: bool = False  # whether some of their places are quotients
     along: int = -1  # and along a row, where neighbours share what they read
     shares: bool = False  # whether rows one below the other read the same lines
+    draws: bool = False  # whether neighbours share the words that are drawn for them
 
     @property
     def held(self) -> int:
@@ -103,6 +111,14 @@ class Layout:
         roles = {o.role for o in self.operands}
         alone = not self.taps and not self.groups and "index" not in roles
         return turned(self.dims, [o.dims if o.role == "input" else None for o in self.operands]) if alone else 0
+
+    @property
+    def otherwise(self) -> int:
+        """A bit for each operand that lacks dims (`otherwise`), where vectors may be neighbours in memory whatever rows they lie in."""
+        roles = [o.role for o in self.operands]
+        read = [o.dims if o.role == "input" else None for o in self.operands]
+        alone = not (self.taps or self.groups or self.draws)
+        return otherwise(self.dims, read, [role in ("state", "result") for role in roles]) if alone else 0
 
     def tiles(self, binding: dict[str, str], rank: int, vec: int, gathers: bool) -> str:
         """The C++ name of the kernel that takes tiles, for a variant."""
@@ -118,7 +134,8 @@ class Layout:
     ) -> str:  # fmt: skip
         """The kernel's C++ name for a variant, as NVRTC takes it: `gelu_kernel<bf16, 1, 8, unsigned, 0>`; with a `count` that of the
         kernel that goes over a list with room for so many tensors."""
-        chosen: list[int | str] = [*(TYPES[binding[v]] for v in self.variables), rank, vec, "u64" if wide else "unsigned", splat]
+        chosen: list[int | str] = [*(TYPES[binding[v]] for v in self.variables), rank, vec, "u64" if wide else "unsigned"]
+        chosen += ["FLAT" if splat == FLAT else splat]
         chosen += [rows] if self.held or self.taps else []
         chosen += [str(turns).lower()] if self.groups else []
         chosen += [count] if count else []

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 from kgen.backends import cuda_host as host
 from kgen.backends.base import Render
 from kgen.backends.c_family import CFamily, MapView
-from kgen.backends.cuda_layouts import SPLATS, columns, groups, still, turned
+from kgen.backends.cuda_layouts import SPLATS, columns, groups, otherwise, still, turned
 from kgen.backends.cuda_windows import divides, in_rows_alone, is_span, reaches_rows, row_index, share_lines, span_index
 from kgen.backends.cuda_words import kept_words
 from kgen.backends.launches import pieces, window_rows
@@ -65,6 +65,7 @@ class CudaMap(host.HostView):
     part_stores: list[tuple[list[str], str, list[str]]]  # vectors that may be stored as one: they, where that is, and each one's own store
     turns: bool  # whether there are parts that may lie in turns
     tiles: TileKernel | None  # where operands may lie otherwise than the result
+    otherwise: int  # a bit for each operand that has not all dims, where vectors may be neighbours in memory whatever rows they lie in
     body: list[str]
     kernel_head: str
     list_head: str
@@ -165,6 +166,8 @@ class MapPrinter:
         self.parted = [self.names.fresh(f"{own[0].name}_parts") for own in self.groups]
         alone = not unit.taps and not unit.indices and not self.groups and not getattr(backend, "over_lists", False)
         self.turned = turned(unit.dims, dims) if alone else 0
+        flat = not (unit.taps or unit.words or self.groups or getattr(backend, "over_lists", False))
+        self.otherwise = otherwise(unit.dims, dims, [t.name in self.base.writable for t in self.base.operands]) if flat else 0
         self.turns = "false" if getattr(backend, "over_lists", False) else "TURNS"
         self.results = [] if unit.single else [self.names.fresh(f"{o.name}_k") for o in unit.outputs]
 
@@ -436,7 +439,8 @@ class MapPrinter:
         chosen = "".join(f"{v}, " for v in unit.variables)
         windows = render.global_names.fresh(f"{unit.name}_{'windows' if unit.reaches else 'rows'}") if unit.reaches or self.row else ""
         passed, behind = [f"const {layout}& layout", *pointers, *scalars], ["at", *passing[1:]]
-        given = ["const Where& layout", *passed[1:]] if self.turned else passed
+        given = ["const Where& layout", *passed[1:]] if self.turned or self.otherwise else passed
+        lying = f"lying<SPLAT, {self.otherwise}>(layout, i)" if self.otherwise else "layout"
         stores = [(self.lanes[o.name], o.type, base.pointer[o.name], self.place(base.pointer[o.name])) for o in unit.outputs]
         rows = (", ROWS" if self.rows else "") + (f", {self.turns}" if self.groups else "")
         parts = {t.name for own in self.groups if self.is_read(own) for t in own}
@@ -474,11 +478,12 @@ class MapPrinter:
             part_stores=self.part_stores(stores),
             turns=bool(self.groups),
             tiles=self.tile_kernel(f"{vector}<{chosen}VEC, GIVEN{', 1' * self.rows}>", [*pointers, *scalars], passing),
+            otherwise=self.otherwise,
             body=self.body(),
             kernel_head=wrapped(f"{unit.name}_kernel", [f"{layout} layout", *pointers, *scalars], " {"),
             list_head=wrapped(f"{unit.name}_each", [f"const __grid_constant__ {listed} list", *scalars], " {"),
             list_pointers=[f"{p} = static_cast<{p.rpartition(' ')[0]}>(list.pointer[{k}][own]);" for k, p in enumerate(pointers)],
-            vector_call=host.indented(wrapped(f"{vector}<{chosen}VEC, SPLAT{rows}>", passing, ";", 110), 8),
+            vector_call=host.indented(wrapped(f"{vector}<{chosen}VEC, SPLAT{rows}>", ["i", lying, *passing[2:]], ";", 110), 8),
             tail_call=host.indented(wrapped(f"{vector}<{chosen}1, SPLAT{rows}>", passing, ";", 90), 8),
             index_strides=self.index_strides,
             code=[*self.backend.printed(unit.lines), *values, *self.element_arguments(), *(call for _, call in self.drawn())],
@@ -542,9 +547,11 @@ class MapPrinter:
             of_row = f", {self.base.position[self.row]}" if self.row else ", -1" if self.along else ""
             of_row += f", {self.base.position[self.index_name(self.along)]}" if self.along else ""
             held = f"windows({of_rows}{of_row})" if of_rows > 1 or self.along else 0
-        head = f"return run_map<{vec}, {most}, {lacking}{f', {held}' if held else ''}>"
+        dense = [t for k, t in enumerate(base.operands) if not self.otherwise >> k & 1 and t not in unit.indices]
+        flat = f", {self.otherwise}, 16 / {host.widest([(t.dtype, t.type) for t in dense])}" if self.otherwise else ""
+        head = f"return run_map<{vec}, {most}, {lacking}{f', {held}' if held or flat else ''}{flat}>"
         if self.turned:
-            head = f"return run_turned<{vec}, {most}, {lacking}, {self.held}, {self.turned}, 16 / {widest}>"
+            head = f"return run_turned<{vec}, {most}, {lacking}, {self.held}, {self.turned}, 16 / {widest}{flat}>"
             launch.insert(launch.index("kernel") + 1, "tiled")
         if self.groups:
             head, launch = f"return run_parts<{vec}, {most}, {lacking}, {self.held}>", ["parts", *launch]

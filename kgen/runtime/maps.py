@@ -13,17 +13,20 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from kgen.backends.cuda_layouts import SPLATS, Groups
+from kgen.backends.cuda_layouts import FLAT, SPLATS, Groups
 from kgen.backends.launches import MAP_MANY, WINDOW_LANES, map_rows, pieces, window_rows
 from kgen.runtime import rows
 from kgen.runtime.driver import THREADS
-from kgen.runtime.limits import UINT_MAX
+from kgen.runtime.limits import INT_MAX, UINT_MAX
 from kgen.runtime.verified import verify_map
+
+#: Dims, once merged, of maps whose vectors are neighbours in memory whatever rows they lie in.
+MOST_FLAT = 4
 
 
 class Variant(NamedTuple):
     """What a kernel is instantiated for: `vec` elements a thread, of each of `rows` rows; a bit of `splat` for each operand that stands
-    still along the innermost dim; 64-bit offsets where `wide`."""
+    still along the innermost dim, or FLAT; 64-bit offsets where `wide`."""
 
     rank: int
     vec: int
@@ -62,7 +65,7 @@ class Plan:
 def plan(
     sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int], held: int = 0,
     taps: int = 0, below: bool = False, single: bool = False, row: int = -1, divides: bool = False, along: int = -1,
-    shares: bool = False,
+    shares: bool = False, otherwise: int = 0,
 ) -> Plan | None:  # fmt: skip
     """How to walk operands of one broadcast shape, the last of them written; None if it has no elements.
 
@@ -72,7 +75,8 @@ def plan(
     it stands still from row to row (`Layout.held`); where a thread reads neighbours, `taps` of them, it takes vectors of several
     pieces of a row, or of rows one `below` the other; `single`: no vectors, and of rows that lie anywhere, or one below the other, of
     which operand `row` is the index, or of neighbours in a row, `along` which it is; `divides`: some neighbours lie at quotients;
-    `shares`: rows below read the same lines.  A written file's kgen_maps.cuh has this function in C++.
+    `shares`: rows below read the same lines; `otherwise` has a bit for each operand that may lie otherwise than elements follow one another
+    where vectors are FLAT (`Layout.otherwise`; 0: none may be).  A written file's kgen_maps.cuh has this function in C++.
     """
     if (n := math.prod(sizes)) == 0:
         return None
@@ -99,7 +103,10 @@ def plan(
     spans = single and along >= 0 and not wide and n >= MAP_MANY and strides_of[along][-1] == 1
     vec = min(WINDOW_LANES, 16 // max(itemsizes)) if spans else vec
     made = Plan(Variant(len(shape), vec, wide, splat, together), n, shape, strides_of, False, apiece, under, spans)
-    verify_map(made, sizes, strides, itemsizes, addresses)
+    near = otherwise and vec < most and len(shape) <= MOST_FLAT and max(n, last) <= INT_MAX
+    if near and (each := _flat(shape, strides_of, itemsizes, addresses, otherwise)) > vec:
+        made = Plan(Variant(len(shape), each, False, FLAT), n, shape, strides_of)
+    verify_map(made, sizes, strides, itemsizes, addresses, otherwise)
     return made
 
 
@@ -143,6 +150,16 @@ def _vectors(vec: int, shape: Sequence[int], rows: Sequence[Sequence[int]], item
         if inner != 1 or any(s % vec for s in outer) or itemsize and address % (vec * itemsize):
             return False
     return True
+
+
+def _flat(
+    shape: Sequence[int], rows: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int], otherwise: int
+) -> int:  # fmt: skip
+    """The elements of a vector of neighbours in memory, of all operands but those `otherwise`; 1 where they do not all lie so, aligned."""
+    dense = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
+    own = [k for k in range(len(rows)) if not otherwise >> k & 1]
+    each = 16 // max(itemsizes[k] for k in own)
+    return each if all([*rows[k]] == dense and addresses[k] % (each * itemsizes[k]) == 0 for k in own) else 1
 
 
 @cache

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kgen.backends.cuda import Cuda, Layout, RowLayout, RowOperand, ScanLayout, SortLayout
-from kgen.backends.cuda_layouts import pointed
+from kgen.backends.cuda_layouts import FLAT, pointed
 from kgen.backends.launches import MOST_READINGS
 from kgen.check import Kernel
 from kgen.errors import KgenError
@@ -196,12 +196,12 @@ class CudaLauncher:
         assert isinstance(unit, Layout)
         strides = tuple(tuple(s) for _, s, _ in operands)
         given = (tuple(sizes), strides, tuple(b for _, _, b in operands), tuple(a for a, _, _ in operands), unit.held)
-        near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides, unit.along, unit.shares
+        near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides, unit.along, unit.shares, unit.otherwise
         planned = (maps.in_turns(unit.groups, *given) if turns else None) or maps.cached_plan(*given, *near)
         if planned is None:
             return None
         types, arch = dict(zip(unit.variables, binding, strict=True)), self.arch or arch_of(device_index)
-        if unit.turned and planned.variant.vec == 1:  # without vectors, since operands are turned
+        if unit.turned and (planned.variant.vec == 1 or planned.variant.splat == FLAT):  # without vectors, since operands are turned
             from kgen.runtime import tiles
 
             if (tiled := tiles.cached(planned.sizes, planned.strides, *given[2:4], unit.turned)) is not None:

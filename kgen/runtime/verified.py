@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from kgen.backends.cuda_layouts import FLAT
 from kgen.backends.launches import LATER, STAGED
 from kgen.backends.shared import MAX_STATIC
 from kgen.ir import Broken
-from kgen.runtime.limits import MAX_THREADS, UINT_MAX, Limits
+from kgen.runtime.limits import INT_MAX, MAX_THREADS, UINT_MAX, Limits
 
 if TYPE_CHECKING:
     from kgen.runtime.maps import Plan
@@ -222,8 +223,9 @@ def _verify_memory(plan: RowPlan, walk: Any, operands: Sequence[RowOperandPlace]
 
 
 def verify_map(
-    plan: Plan, sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int]
-) -> None:
+    plan: Plan, sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int], addresses: Sequence[int],
+    otherwise: int = 0,
+) -> None:  # fmt: skip
     """Hold a pass over elements to its rules: each of them once, in aligned vectors, by indices that are wide enough."""
     rank, vec, wide, splat, rows = plan.variant
 
@@ -236,6 +238,13 @@ def verify_map(
     ends = [sum((n - 1) * s for n, s in zip(sizes, own, strict=True)) for own in strides]
     hold(last == ends, "merged dims end where the dims do")
     hold(wide or max(plan.n + 128 * vec, *last) <= UINT_MAX + 1, "an index has the bits for every place")
+    if splat == FLAT:
+        dense = tuple(prod(plan.sizes[d + 1 :]) for d in range(rank))
+        hold(max(plan.n, *last) <= INT_MAX and rows == 1 and otherwise > 0, "a step from an element to a neighbour has 31 bits")
+        for k, (own, itemsize, address) in enumerate(zip(plan.strides, itemsizes, addresses, strict=True)):
+            aligned = 0 < vec * itemsize <= 16 and address % (vec * itemsize) == 0
+            hold(bool(otherwise >> k & 1) or own == dense and aligned, "a flat vector is neighbours of every operand, aligned")
+        return
     moving = [size for size, own in zip(itemsizes, plan.strides, strict=True) if own[-1] != 0]
     hold(vec & (vec - 1) == 0 and vec * max((1, *moving)) <= 16, "16 bytes at most move at once")
     anywhere = rank == 2 or vec == 1 or plan.spans

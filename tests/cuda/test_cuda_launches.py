@@ -19,6 +19,7 @@ import pytest
 from kgen import check, syntax
 from kgen.backends import backend
 from kgen.backends.cuda import Layout, RowLayout
+from kgen.backends.cuda_layouts import FLAT
 from kgen.backends.launches import STORING
 from kgen.grad import backward
 from kgen.parts import over_parts
@@ -461,10 +462,10 @@ def map_alike(call: Call, file: File) -> str:
     (line,) = file.call(call.entry, call.arch, None, call.sizes, call.pointers).splitlines()
     strides, itemsizes, addresses = ([given[k] for given in call.given] for k in (1, 2, 0))
     unit = call.unit
-    near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides, unit.along, unit.shares
+    near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides, unit.along, unit.shares, unit.otherwise
     planned = maps.plan(call.sizes, strides, itemsizes, addresses, unit.held, *near)
     assert planned is not None
-    tiled = tiles.plan(planned.sizes, planned.strides, tuple(itemsizes), tuple(addresses), unit.turned) if unit.turned and planned.variant.vec == 1 else None
+    tiled = tiles.plan(planned.sizes, planned.strides, tuple(itemsizes), tuple(addresses), unit.turned) if unit.turned and (planned.variant.vec == 1 or planned.variant.splat == FLAT) else None
     if tiled is not None:
         return tiles_alike(line, tiled)
     assert "Tiles<" not in line
@@ -479,6 +480,8 @@ def map_alike(call: Call, file: File) -> str:
     assert values["stride"] == [s for own in want.stride for s in padded(list(own), rank, 0)]
     if unit.reaches:
         return f"windows of {planned.variant.rows} rows{' below' * planned.under}, {planned.variant.vec} lanes"
+    if planned.variant.splat == FLAT:
+        return "map, flat vectors"
     return f"map, vectors of {planned.variant.rows} rows{', given' * (splat == given)}" if planned.variant.vec > 1 else "map"
 
 
@@ -506,7 +509,7 @@ def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: py
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {call.entry} on {call.arch}, {call.outer} {call.inner}, {call.given}") from error
     assert sum(n for what, n in seen.items() if "flat" in what) > 300 and seen["map, vectors of 1 rows"] > 40 and seen["map, vectors of 4 rows"], seen
-    assert seen["map, vectors of 1 rows, given"] > 20 and seen["map, vectors of 4 rows, given"], seen
+    assert seen["map, flat vectors"] > 10 and seen["map, vectors of 1 rows, given"] > 20 and seen["map, vectors of 4 rows, given"], seen
     assert any("in turns" in what for what in seen), seen
     assert all(seen[f"windows of {what}"] for what in ("1 rows, 1 lanes", "1 rows, 4 lanes", "4 rows, 1 lanes", "8 rows, 1 lanes", "8 rows below, 1 lanes", "8 rows below, 4 lanes")), seen
     assert all(seen[f"tiles, vectors {what}"] for what in ("False, True, False", "True, False, True", "True, True, False", "True, True, True")), seen

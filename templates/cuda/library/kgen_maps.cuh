@@ -81,12 +81,105 @@ template <int RANK, int K, typename Index> struct Layout {
     __device__ Index under(int k, int) const { return RANK > 1 ? stride[k][RANK > 1 ? RANK - 2 : 0] : 0; }
 };
 
+// What SPLAT is of kernels whose vectors are neighbours in memory, whatever rows they lie in.
+constexpr u64 FLAT = u64(1) << 63;
+
+// A vector's place in memory where rows are no whole vectors: all operands but OTHERWISE lie as the i-th elements do, which a vector of them
+// are; those, which have fewer dims, or are indices, are read element by element.
+template <u64 OTHERWISE, int RANK, int K, typename Index> struct Straddling {
+    const Layout<RANK, K, Index>& layout;
+    Index first[RANK];  // where the vector begins, along each dim
+
+    __device__ Straddling(const Layout<RANK, K, Index>& layout, Index i) : layout(layout) {
+        #pragma unroll
+        for (int d = RANK - 1; d >= 0; d--) {
+            const Index outer = d > 0 ? over(i, layout.size[d]) : 0;
+            first[d] = i - outer * layout.size[d];
+            i = outer;
+        }
+    }
+    __device__ void locate(Index i, Index (&at)[K]) const {
+        #pragma unroll
+        for (int k = 0; k < K; k++) {
+            at[k] = i;
+            if (!(OTHERWISE >> k & 1)) continue;
+            at[k] = 0;
+            #pragma unroll
+            for (int d = 0; d < RANK; d++) at[k] += first[d] * layout.stride[k][d];
+        }
+    }
+    __device__ Index step(int k) const { return layout.step(k); }
+    __device__ Index below(int, int) const { return 0; }
+    // How far it is from an element of operand k to the next one, at some place along each dim.
+    __device__ Index next(int k, Index (&at)[RANK]) const {
+        Index by = 0;
+        #pragma unroll
+        for (int d = RANK - 1; d >= 0; d--) {
+            by += layout.stride[k][d];
+            if (++at[d] < layout.size[d]) break;
+            by -= layout.size[d] * layout.stride[k][d];
+            at[d] = 0;
+        }
+        return by;
+    }
+    // Whether LANES neighbours lie in two rows at most.
+    template <int LANES> __device__ bool ends_once() const { return layout.size[RANK - 1] >= LANES; }
+    // How far it is from the first of LANES neighbours of operand k to each.
+    template <int LANES> __device__ void steps(int k, int (&to)[LANES]) const {
+        Index at[RANK];
+        #pragma unroll
+        for (int d = 0; d < RANK; d++) at[d] = first[d];
+        if (ends_once<LANES>()) {
+            const Index left = layout.size[RANK - 1] - first[RANK - 1];
+            at[RANK - 1] = layout.size[RANK - 1] - 1;
+            const int beyond = int(next(k, at) - step(k));  // more than that from a row's last to the next one's first
+            #pragma unroll
+            for (int e = 0; e < LANES; e++) to[e] = e * int(step(k)) + (Index(e) < left ? 0 : beyond);
+        } else {
+            to[0] = 0;
+            #pragma unroll
+            for (int e = 1; e < LANES; e++) to[e] = to[e - 1] + int(next(k, at));
+        }
+    }
+};
+template <int LANES, u64 SPLAT, int O, u64 OTHERWISE, int RANK, int K, typename Index, typename T>
+__device__ inline Vector<T, LANES> load(const Straddling<OTHERWISE, RANK, K, Index>& layout, const T* p) {
+    if constexpr (!(OTHERWISE >> O & 1)) {
+        return *reinterpret_cast<const Vector<T, LANES>*>(p);
+    } else {
+        int to[LANES];
+        layout.template steps<LANES>(O, to);
+        Vector<T, LANES> v;
+        if (layout.step(O) == 0 && layout.template ends_once<LANES>()) {  // one value for a row, and one for the next
+            const T own = *p, next = p[to[LANES - 1]];
+            #pragma unroll
+            for (int k = 0; k < LANES; k++) v.at[k] = to[k] == 0 ? own : next;
+        } else {
+            #pragma unroll
+            for (int k = 0; k < LANES; k++) v.at[k] = p[to[k]];
+        }
+        return v;
+    }
+}
+template <int LANES, u64 SPLAT, int O, u64 OTHERWISE, int RANK, int K, typename Index>
+__device__ inline i64 counted(const Straddling<OTHERWISE, RANK, K, Index>& layout, Index first, int k) {
+    int to[LANES];
+    layout.template steps<LANES>(O, to);
+    return i64(first) + to[k];
+}
+// How a kernel's vector lies: as its layout says, or FLAT.
+template <u64 SPLAT, u64 OTHERWISE, int RANK, int K, typename Index>
+__device__ inline decltype(auto) lying(const Layout<RANK, K, Index>& layout, Index i) {
+    if constexpr (SPLAT == FLAT) return Straddling<OTHERWISE, RANK, K, Index>(layout, i);
+    else return (layout);
+}
+
 #ifndef __CUDACC_RTC__
 // The host's part: choose the variant, as kgen's runtime does (`plan` in kgen/runtime/maps.py), and launch it.
 namespace {
 namespace host {
 
-// Neighbours that a thread takes where windows along a row share what they read, by the bytes of the widest operand's elements.
+// Straddling that a thread takes where windows along a row share what they read, by the bytes of the widest operand's elements.
 [[maybe_unused]] constexpr int window_lanes(int widest) { return widest > 4 ? 16 / widest : 4; }
 // Rows of which a thread takes its columns, in vectors of so many elements, where it reads parameters of these.
 constexpr int map_rows(int vec) { return vec == 8 ? 8 : 4; }
@@ -110,7 +203,7 @@ struct Operand { const void* pointer; const i64* stride; int bytes; bool written
 
 // All elements of K operands (the last is written) in one order, and how they are walked. Rank at most 64.
 template <int K> struct Plan : Dims<K> {
-    int vec = 1, rows = 1, lanes = 1;
+    int vec = 1, most = 1, rows = 1, lanes = 1;
     bool wide = false, pieces = false, under = false;
     u64 splat = 0;
 
@@ -124,7 +217,7 @@ template <int K> struct Plan : Dims<K> {
             else if (operands[k].written || k >= SPLATS) widest = 16;  // one by one
             else splat |= u64(1) << k;
         }
-        const int most = vec = single ? 1 : 16 / widest;
+        most = vec = single ? 1 : 16 / widest;
         while (vec > 1 && !fits(operands)) vec /= 2;
         if (vec == 1) splat = 0;
         const bool known = index_of(held) < 0 || (this->rank > 1 && this->stride[index_of(held)][this->rank - 2] == 1);
@@ -167,6 +260,18 @@ template <int K> struct Plan : Dims<K> {
         return false;
     }
     i64 step(int k) const { return this->stride[k][this->rank - 1]; }
+    // Whether all operands but OTHERWISE lie as the elements follow one another, in aligned vectors of `each`: rows need not be whole ones then.
+    bool flat(const Operand (&operands)[K], u64 otherwise, int each) const {
+        bool found = vec < most && vec < each && this->count <= INT_MAX;
+        for (int k = 0; k < K && found; k++) {
+            found = this->last(k) <= INT_MAX;
+            if (k < SPLATS && otherwise >> k & 1) continue;
+            i64 dense = 1;
+            for (int d = this->rank - 1; d >= 0; d--) found = found && this->stride[k][d] == dense, dense *= this->size[d];
+            found = found && uintptr_t(operands[k].pointer) % u64(each * operands[k].bytes) == 0;
+        }
+        return found;
+    }
     // Vectors need rows of whole vectors, and each operand that moves along the row in unit steps and aligned.
     bool fits(const Operand (&operands)[K]) const {
         if (this->rank > 1 && this->size[this->rank - 1] % vec != 0) return false;
@@ -218,15 +323,19 @@ template <int VEC, u64 HELD, int K, typename Run> cudaError_t run_given(const Pl
 }
 
 // Launch a map; `kernel(variant)` gives the kernel for a variant. SPLAT has the operands that lack the last dim, VEC is the elements of a
-// vector where these alone stand still, MOST those where all do that are read; HELD has those that lack other dims, or says `pieces`.
+// vector where these alone stand still, MOST those where all do that are read; HELD has those that lack other dims, or says `pieces`; where
+// all but OTHERWISE lie as their elements follow one another, vectors may be EACH of these, FLAT.
 // cudaErrorInvalidValue where more than 8 dims remain once those that can be are merged.
-template <int VEC, int MOST, u64 SPLAT, u64 HELD = 0, int K, typename Kernel, typename... A>
+template <int VEC, int MOST, u64 SPLAT, u64 HELD = 0, u64 OTHERWISE = 0, int EACH = 1, int K, typename Kernel, typename... A>
 cudaError_t run_map(int rank, const i64* size, const Operand (&operands)[K], cudaStream_t stream, Kernel kernel, A... arguments) {
     if (rank < 0 || rank > 64) return cudaErrorInvalidValue;
     const Plan<K> plan(rank, size, operands, HELD, MOST == 1);
     const auto run = [&](auto variant, int vec) { return launch(kernel(variant), plan, vec, stream, arguments...); };
     if (plan.count == 0) return cudaSuccess;
     if (plan.rank > 8) return cudaErrorInvalidValue;
+    if constexpr (OTHERWISE != 0) {
+        if (plan.rank <= 4 && plan.flat(operands, OTHERWISE, EACH)) return run(Variant<4, EACH, unsigned, FLAT>(), EACH);
+    }
     if (plan.vec > 1 && (plan.vec != VEC || plan.splat != SPLAT || plan.rank > 4)) return run_given<MOST, HELD>(plan, run);
     if (plan.vec > 1) {
         if constexpr (pieces_of(HELD) > 1) {

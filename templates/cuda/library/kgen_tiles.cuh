@@ -233,7 +233,7 @@ cudaError_t run_tiles(const TilePlan<K>& plan, Tiled tiled, cudaStream_t stream,
 
 // As `run_map`, where operands TURNED may lie otherwise than the result, in which a vector of the widest operand has WHOLE elements: then
 // `tiled(variant)` gives the kernel.
-template <int VEC, int MOST, u64 SPLAT, u64 HELD, u64 TURNED, int WHOLE, int K, typename Kernel, typename Tiled, typename... A>
+template <int VEC, int MOST, u64 SPLAT, u64 HELD, u64 TURNED, int WHOLE, u64 OTHERWISE = 0, int EACH = 1, int K, typename Kernel, typename Tiled, typename... A>
 cudaError_t run_turned(int rank, const i64* size, const Operand (&operands)[K], cudaStream_t stream, Kernel kernel, Tiled tiled, A... arguments) {
     if (rank >= 0 && rank <= 64) {
         const Plan<K> plan(rank, size, operands, HELD);
@@ -242,7 +242,7 @@ cudaError_t run_turned(int rank, const i64* size, const Operand (&operands)[K], 
             if (tiles.there) return run_tiles<WHOLE>(tiles, tiled, stream, arguments...);
         }
     }
-    return run_map<VEC, MOST, SPLAT, HELD>(rank, size, operands, stream, kernel, arguments...);
+    return run_map<VEC, MOST, SPLAT, HELD, OTHERWISE, EACH>(rank, size, operands, stream, kernel, arguments...);
 }
 
 }  // namespace host

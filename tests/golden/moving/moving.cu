@@ -116,10 +116,10 @@ __device__ inline i64 moving_place_element(i64 index_A_B) {
     return index_A_B;
 }
 
-// LANES elements from the i-th on. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN.
+// LANES elements from the i-th on. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN, or FLAT.
 // Operands: index[A, B], place.
-template <int LANES, u64 SPLAT, int RANK, typename Index>
-__device__ inline void moving_place_vector(Index i, const Layout<RANK, 2, Index>& layout, i64* place) {
+template <int LANES, u64 SPLAT, typename Where, typename Index>
+__device__ inline void moving_place_vector(Index i, const Where& layout, i64* place) {
     Index at[2];
     layout.locate(i, at);
     Vector<i64, LANES> places;
@@ -134,8 +134,8 @@ __global__ void __launch_bounds__(128)
 moving_place_kernel(Layout<RANK, 2, Index> layout, i64* place) {
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
-    if ((RANK > 1 && SPLAT != GIVEN) || VEC == 1 || layout.n - i >= VEC) {
-        moving_place_vector<VEC, SPLAT>(i, layout, place);
+    if ((RANK > 1 && SPLAT != GIVEN && SPLAT != FLAT) || VEC == 1 || layout.n - i >= VEC) {
+        moving_place_vector<VEC, SPLAT>(i, lying<SPLAT, 1>(layout, i), place);
     } else {  // the last few of a flat tensor
         #pragma unroll 1
         for (; i < layout.n; i++) moving_place_vector<1, SPLAT>(i, layout, place);
@@ -190,7 +190,7 @@ cudaError_t moving_place_run(int rank, const i64* size, i64* place, const i64* p
         using Variant = decltype(variant);
         return moving_place_kernel<Variant::RANK, Variant::VEC, typename Variant::Index, Variant::SPLAT>;
     };
-    return run_map<16 / 8, 16 / 8, 0>(rank, size, operands, stream, kernel, place);
+    return run_map<16 / 8, 16 / 8, 0, 0, 1, 16 / 8>(rank, size, operands, stream, kernel, place);
 }
 
 }  // namespace host

@@ -59,14 +59,14 @@ __device__ inline void numbers_y_element(
     wide = i64(wide_value);
 }
 
-// LANES elements from the i-th on, the same of ROWS rows. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN.
+// LANES elements from the i-th on, the same of ROWS rows. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN, or FLAT.
 // Operands: x_, k_, b, s, x_stride, double_, index[N], y, z, w, u, half, d, wide, mask.
-template <typename T, int LANES, u64 SPLAT, int ROWS, int RANK, typename Index>
+template <typename T, int LANES, u64 SPLAT, int ROWS, typename Where, typename Index>
 __device__ inline void numbers_y_vector(
-    Index i, const Layout<RANK, 15, Index>& layout, const T* x_, const i32* k_, const i64* b, const u8* s,
-    const float* x_stride, const double* double_, T* y, i32* z, i64* w, bool* u, f16* half, double* d, i64* wide,
-    bool* mask, compute<T> c, compute<T> bound, compute<T> N, double a, i32 big, i32 odd, i32 n, i8 m, i8 N_i8, i64 s5,
-    bool s6, double a_f16, compute<T> s8, double s9, bool even) {
+    Index i, const Where& layout, const T* x_, const i32* k_, const i64* b, const u8* s, const float* x_stride,
+    const double* double_, T* y, i32* z, i64* w, bool* u, f16* half, double* d, i64* wide, bool* mask, compute<T> c,
+    compute<T> bound, compute<T> N, double a, i32 big, i32 odd, i32 n, i8 m, i8 N_i8, i64 s5, bool s6, double a_f16,
+    compute<T> s8, double s9, bool even) {
     using F = compute<T>;
     Index at[15];
     layout.locate(i, at);
@@ -132,10 +132,10 @@ numbers_y_kernel(
     compute<T> s8, double s9, bool even) {
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
-    if ((RANK > 1 && SPLAT != GIVEN) || VEC == 1 || layout.n - i >= VEC) {
+    if ((RANK > 1 && SPLAT != GIVEN && SPLAT != FLAT) || VEC == 1 || layout.n - i >= VEC) {
         numbers_y_vector<T, VEC, SPLAT, ROWS>(
-            i, layout, x_, k_, b, s, x_stride, double_, y, z, w, u, half, d, wide, mask, c, bound, N, a, big, odd, n, m,
-            N_i8, s5, s6, a_f16, s8, s9, even);
+            i, lying<SPLAT, 124>(layout, i), x_, k_, b, s, x_stride, double_, y, z, w, u, half, d, wide, mask, c, bound,
+            N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even);
     } else {  // the last few of a flat tensor
         #pragma unroll 1
         for (; i < layout.n; i++) numbers_y_vector<T, 1, SPLAT, ROWS>(
@@ -268,7 +268,7 @@ cudaError_t numbers_y_run(
         using Variant = decltype(variant);
         return numbers_y_kernel<T, Variant::RANK, Variant::VEC, typename Variant::Index, Variant::SPLAT, rows_of(Variant())>;
     };
-    return run_map<16 / 8, 16 / 8, 0, 60>(
+    return run_map<16 / 8, 16 / 8, 0, 60, 124, 16 / 8>(
         rank, size, operands, stream, kernel, x_, k_, b, s, x_stride, double_, y, z, w, u, half, d, wide, mask, c, bound, F(N),
         a, big, odd, i32(n), i8(m), i8(N), s5, s6, a, s8, s9, even);
 }

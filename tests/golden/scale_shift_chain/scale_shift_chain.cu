@@ -34,11 +34,11 @@ __device__ inline F scale_shift_chain_element(F x, F s1, F b1, F s2, F b2) {
     return y;
 }
 
-// LANES elements from the i-th on, the same of ROWS rows. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN.
+// LANES elements from the i-th on, the same of ROWS rows. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN, or FLAT.
 // Operands: x, s1, b1, s2, b2, y.
-template <typename T, int LANES, u64 SPLAT, int ROWS, int RANK, typename Index>
+template <typename T, int LANES, u64 SPLAT, int ROWS, typename Where, typename Index>
 __device__ inline void scale_shift_chain_vector(
-    Index i, const Layout<RANK, 6, Index>& layout, const T* x, const T* s1, const T* b1, const T* s2, const T* b2, T* y) {
+    Index i, const Where& layout, const T* x, const T* s1, const T* b1, const T* s2, const T* b2, T* y) {
     using F = compute<T>;
     Index at[6];
     layout.locate(i, at);
@@ -65,8 +65,8 @@ scale_shift_chain_kernel(
     Layout<RANK, 6, Index> layout, const T* x, const T* s1, const T* b1, const T* s2, const T* b2, T* y) {
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
-    if ((RANK > 1 && SPLAT != GIVEN) || VEC == 1 || layout.n - i >= VEC) {
-        scale_shift_chain_vector<T, VEC, SPLAT, ROWS>(i, layout, x, s1, b1, s2, b2, y);
+    if ((RANK > 1 && SPLAT != GIVEN && SPLAT != FLAT) || VEC == 1 || layout.n - i >= VEC) {
+        scale_shift_chain_vector<T, VEC, SPLAT, ROWS>(i, lying<SPLAT, 30>(layout, i), x, s1, b1, s2, b2, y);
     } else {  // the last few of a flat tensor
         #pragma unroll 1
         for (; i < layout.n; i++) scale_shift_chain_vector<T, 1, SPLAT, ROWS>(i, layout, x, s1, b1, s2, b2, y);
@@ -94,7 +94,7 @@ cudaError_t scale_shift_chain_run(
         using Variant = decltype(variant);
         return scale_shift_chain_kernel<T, Variant::RANK, Variant::VEC, typename Variant::Index, Variant::SPLAT, rows_of(Variant())>;
     };
-    return run_map<16 / int(sizeof(T)), 16 / int(sizeof(T)), 0, 30>(
+    return run_map<16 / int(sizeof(T)), 16 / int(sizeof(T)), 0, 30, 30, 16 / int(sizeof(T))>(
         rank, size, operands, stream, kernel, x, s1, b1, s2, b2, y);
 }
 
