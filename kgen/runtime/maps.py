@@ -104,7 +104,7 @@ def plan(
     vec = min(WINDOW_LANES, 16 // max(itemsizes)) if spans else vec
     made = Plan(Variant(len(shape), vec, wide, splat, together), n, shape, strides_of, False, apiece, under, spans)
     near = otherwise and vec < most and len(shape) <= MOST_FLAT and max(n, last) <= INT_MAX
-    if near and (each := _flat(shape, strides_of, itemsizes, addresses, otherwise)) > vec:
+    if near and (each := _flat(shape, strides_of, itemsizes, addresses, otherwise)) > 2 * vec:  # else a row's own vectors are as quick
         made = Plan(Variant(len(shape), each, False, FLAT), n, shape, strides_of)
     verify_map(made, sizes, strides, itemsizes, addresses, otherwise)
     return made

@@ -21,10 +21,10 @@ from tests.cuda.emulated import Emulated  # noqa: E402
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 
 #: Parameters that stand still along a row, that move along it, of several dims, of none; two results, of two dtypes; an index.
-MIXED = """mixed(x: T[A, B, C], m: f32[B], w: T[C], p: T[A, C], q: T[A, B], r: T[A], s: T[], k: bool[C]) -> (y: T[A, B, C], n: i64[A, B, C])
+MIXED = """mixed(x: T[A, B, C], m: f32[B], w: T[C], p: T[A, C], q: T[A, B], r: T[A], s: T[], k: bool[C]) -> (y: T[A, B, C], n: i32[A, B, C])
 
 y = ((x - m) * w + p) * q - r * s if k else x + s
-n = index[C] * 1000 + index[B] * 3 + i64(k)
+n = i32(index[C] * 1000 + index[B] * 3 + i64(k))
 """
 
 
@@ -53,7 +53,7 @@ def test_vectors_of_neighbours_have_the_bits_of_elements_one_by_one(tmp_path: Pa
     (tmp_path / "one").mkdir()
     run = Emulated(MIXED, tmp_path, *calls)
     flat = [name for name in run.expressions if name.endswith("FLAT>") or ", FLAT, " in name]
-    assert len(flat) >= 6 and {name.split("<")[1].split(",")[0] for name in flat} == {"bf16", "float", "double"}, run.expressions
+    assert len(flat) >= 4 and {name.split("<")[1].split(",")[0] for name in flat} == {"bf16", "float"}, run.expressions  # of f64 two at most
     found = [run(*args) for args in calls]
     monkeypatch.setattr(maps, "_flat", lambda *_: 1)
     maps.cached_plan.cache_clear()

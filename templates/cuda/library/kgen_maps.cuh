@@ -122,20 +122,27 @@ template <u64 OTHERWISE, int RANK, int K, typename Index> struct Straddling {
         }
         return by;
     }
-    // Whether LANES neighbours lie in two rows at most.
+    // Whether LANES neighbours lie in two rows at most; how many elements of the first one's row there are from it on.
     template <int LANES> __device__ bool ends_once() const { return layout.size[RANK - 1] >= LANES; }
-    // How far it is from the first of LANES neighbours of operand k to each.
-    template <int LANES> __device__ void steps(int k, int (&to)[LANES]) const {
+    __device__ Index left() const { return layout.size[RANK - 1] - first[RANK - 1]; }
+    // How much further than a step it is from a row's last element of operand k to the next row's first.
+    __device__ int beyond(int k) const {
         Index at[RANK];
         #pragma unroll
         for (int d = 0; d < RANK; d++) at[d] = first[d];
+        at[RANK - 1] = layout.size[RANK - 1] - 1;
+        return int(next(k, at) - step(k));
+    }
+    // How far it is from the first of LANES neighbours of operand k to each.
+    template <int LANES> __device__ void steps(int k, int (&to)[LANES]) const {
         if (ends_once<LANES>()) {
-            const Index left = layout.size[RANK - 1] - first[RANK - 1];
-            at[RANK - 1] = layout.size[RANK - 1] - 1;
-            const int beyond = int(next(k, at) - step(k));  // more than that from a row's last to the next one's first
+            const int further = beyond(k);
             #pragma unroll
-            for (int e = 0; e < LANES; e++) to[e] = e * int(step(k)) + (Index(e) < left ? 0 : beyond);
+            for (int e = 0; e < LANES; e++) to[e] = e * int(step(k)) + (Index(e) < left() ? 0 : further);
         } else {
+            Index at[RANK];
+            #pragma unroll
+            for (int d = 0; d < RANK; d++) at[d] = first[d];
             to[0] = 0;
             #pragma unroll
             for (int e = 1; e < LANES; e++) to[e] = to[e - 1] + int(next(k, at));
@@ -147,14 +154,14 @@ __device__ inline Vector<T, LANES> load(const Straddling<OTHERWISE, RANK, K, Ind
     if constexpr (!(OTHERWISE >> O & 1)) {
         return *reinterpret_cast<const Vector<T, LANES>*>(p);
     } else {
-        int to[LANES];
-        layout.template steps<LANES>(O, to);
         Vector<T, LANES> v;
         if (layout.step(O) == 0 && layout.template ends_once<LANES>()) {  // one value for a row, and one for the next
-            const T own = *p, next = p[to[LANES - 1]];
+            const T own = *p, next = p[layout.left() < LANES ? layout.beyond(O) : 0];
             #pragma unroll
-            for (int k = 0; k < LANES; k++) v.at[k] = to[k] == 0 ? own : next;
+            for (int k = 0; k < LANES; k++) v.at[k] = Index(k) < layout.left() ? own : next;
         } else {
+            int to[LANES];
+            layout.template steps<LANES>(O, to);
             #pragma unroll
             for (int k = 0; k < LANES; k++) v.at[k] = p[to[k]];
         }
@@ -260,9 +267,10 @@ template <int K> struct Plan : Dims<K> {
         return false;
     }
     i64 step(int k) const { return this->stride[k][this->rank - 1]; }
-    // Whether all operands but OTHERWISE lie as the elements follow one another, in aligned vectors of `each`: rows need not be whole ones then.
+    // Whether all operands but OTHERWISE lie as the elements follow one another, in aligned vectors of `each`, and a row's own are less than
+    // half of that.
     bool flat(const Operand (&operands)[K], u64 otherwise, int each) const {
-        bool found = vec < most && vec < each && this->count <= INT_MAX;
+        bool found = vec < most && 2 * vec < each && this->count <= INT_MAX;
         for (int k = 0; k < K && found; k++) {
             found = this->last(k) <= INT_MAX;
             if (k < SPLATS && otherwise >> k & 1) continue;
