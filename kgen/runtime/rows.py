@@ -408,7 +408,7 @@ def _staged(
     teams = threads // team
 
     def piece(k: int) -> bool:
-        alike = outer[k] == (n,) or outer_sizes == (1,)
+        alike = outer_sizes == (1,) or all(step == n * prod(outer_sizes[d + 1 :]) for d, step in enumerate(outer[k]))
         return alike and operands[k].address == 0 and teams * n * operands[k].itemsize % 16 == 0
 
     pieces = [k for k in rows if piece(k)]

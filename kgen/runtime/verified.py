@@ -177,7 +177,8 @@ def _verify_staged(plan: RowPlan, walk: Any, operands: Sequence[RowOperandPlace]
     hold(walk.rank == 1 and not walk.edges and walk.step == -1, "a staged row is one dim of whole vectors")
     for k, o in enumerate(operands):
         if walk.wide >> 32 + k & 1:
-            alike = plan.strides[k] == (1,) and (plan.row_strides[k] == (plan.n,) or plan.rows == 1)
+            dense = tuple(plan.n * prod(plan.row_sizes[d + 1 :]) for d in range(len(plan.row_sizes)))
+            alike = plan.strides[k] == (1,) and (plan.row_strides[k] == dense or plan.rows == 1)
             hold(o.element and alike, "the rows of a piece follow one another without gaps")
             hold(o.address == 0 and teams * plan.n * o.itemsize % 16 == 0, "a block's piece begins with 16 bytes")
             needed += -(-teams * plan.n * o.itemsize // 16) * 16 * (1 + o.state)

@@ -90,6 +90,25 @@ def test_a_row_knows_nothing_of_its_neighbours(tmp_path: Path) -> None:
         assert bool(room[ROWS * n :].eq(7).all())
 
 
+BIASED = "biased(x: T[B, H, M, N], k: T[H, M, N]) -> y: T[B, H, M, N]\n\ns = x * 0.5 + k\ne = exp(s - max[N](s))\ny = e / sum[N](e)\n"
+
+
+def test_rows_of_several_dims_without_gaps_are_one_piece(tmp_path: Path) -> None:
+    """Attention within windows, beside a bias that all of these share: what lies apart has the same bits."""
+    torch.manual_seed(0)
+    calls = [(torch.randn(b, h, n, n).bfloat16(), torch.randn(h, n, n).bfloat16()) for b, h, n in ((3, 2, 49), (5, 3, 25))]
+    apart = [(torch.randn(b, h, n + 1, n).bfloat16()[:, :, :n], k) for (x, k) in calls for b, h, n in [x.shape[:3]]]
+    for (x, _), (y, _) in zip(calls, apart, strict=True):
+        y.copy_(x)
+    kernel = Emulated(BIASED, tmp_path, *calls, *apart)
+    pieces = [int(e.split("Walk<")[1].split(", ")[7].removesuffix("ull")) >> 32 for e in kernel.expressions]
+    assert staged(kernel) == {(1, 1), (2, 1)} and {*pieces} == {0b101, 0b100}, kernel.expressions
+    for call, other in zip(calls, apart, strict=True):
+        (want,) = Analysis(kernel.kernel, dict(zip("xk", call, strict=True)), "cuda").results()
+        made = kernel(*call)["y"]
+        assert bool((made.double() - want.exact).abs().le(want.bound).all()) and torch.equal(kernel(*other)["y"], made)
+
+
 def test_whole_vectors_few_of_them_and_long_rows_go_elsewhere(tmp_path: Path) -> None:
     """Rows of whole 16-byte vectors, those with few vectors of less, and those beyond 896 elements."""
     calls = [(torch.zeros(64, n, dtype=torch.bfloat16), torch.zeros(n, dtype=torch.bfloat16)) for n in (5, 12, 24, 64, 897)]
