@@ -248,6 +248,12 @@ SHIFTED = (Rule(6144, 256, 256, 8, 4, "cluster", trims=True, above=2048),
 #: As well: for rows of several dims, of 16-bit elements, that several readings reduce; to find where an element lies takes the registers
 #: that would hold a row. From a search on an H200 (group norm, rows of 3,136 vectors).
 SEVERAL_DIMS = (Rule(3584, 512, 0, 8, 3, "shared", elements=(5, 16), trims=True, above=2048),)
+#: Before all others: for rows of several dims of one operand, which several readings reduce to what alone is stored, and which have more
+#: elements than that, so that no registers hold them. What lies far apart is read again sooner than blocks that wait for one another keep
+#: it. From a search on an H200 (variances of channels, whose rows are pieces of 16, 49, 196 and 784 elements, bf16 and f32).
+SCATTERED = (Rule(ANY, 128, 128, 16, 6, "segments", registers=(1, 1), elements=(1, 1)),
+             Rule(ANY, 128, 128, 8, 8, "segments", registers=(1, 4)))  # fmt: skip
+SCATTERED_ABOVE = 1 << 15
 #: And for rows of one operand whose elements are dear. From a search on an H200 (softmax over a temperature and of capped scores).
 DEAR = (Rule(1024, 256, 0, 4, 5, "registers", trims=True, above=512), Rule(2048, 512, 0, 4, 3, "registers", trims=True, above=1024),
         Rule(8192, 256, 256, 8, 6, "cluster", trims=True, above=4096))  # fmt: skip
@@ -359,6 +365,7 @@ HELD = (
     Rule(2048, 512, 0, 4, 2, "shared", registers=PAIR, above=1024),
     Rule(4096, 512, 0, 8, 2, "registers", registers=FEW, above=2048),
     *_single("registers"),
+    Rule(ANY, 256, 256, 8, 3, "segments", registers=(1, 1), elements=(1, 1), above=16384),  # clusters would hold too little each
     Rule(7360, 768, 0, 10, 2, "shared", warps=1, room=HALF_SHARED),
     Rule(2048, 256, 256, 4, 6, "cluster"),
     Rule(16384, 512, 512, 4, 3, "cluster", registers=PAIR, elements=(1, 4)),
@@ -436,6 +443,24 @@ BESIDE = (
     *ABREAST,
     Rule(4096, 512, 32, 32, 4, "cluster", held=1, room=2 * 4096, above=1024),
 )
+
+
+class Narrow(NamedTuple):
+    """Teams along long columns of which so few lie side by side that a line has all of some rows (points, channels last): where it is up to
+    `line` bytes from one row to the next, and a thread reads `registers` for an element; then as a rule's."""
+
+    line: int
+    registers: int
+    threads: int
+    team: int
+    vectors: int
+    blocks: int
+
+
+#: The first that a column of more elements than NARROW_ABOVE allows.  From a search on an H200 (variances, columns about their mean over
+#: their deviation, softmax and its gradient, maxima; 3 to 32 columns, bf16 and f32).
+NARROW = (Narrow(8, 1, 128, 128, 8, 6), Narrow(64, 1, 128, 64, 16, 4), Narrow(64, 2, 128, 64, 8, 4))
+NARROW_ABOVE = 2048
 
 
 def _apart(one: str, blocks: int) -> tuple[Rule, ...]:

@@ -13,6 +13,7 @@ import ctypes
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from itertools import chain
 from math import prod
 from typing import NamedTuple
 
@@ -219,8 +220,10 @@ def plan(
     chunks = n // vec  # whole vectors, wherever the row begins within one
     held = [operands[k].itemsize for k in memory if operands[k].kept]
     step = strides[main][-1]
-    apart = bool(memory) and step != 0 and step * operands[main].itemsize >= SECTOR
     read = [operands[k].itemsize for k in memory if operands[k].read]
+    beside_others = splits and n <= abreast and step > 1  # by declaration the neighbours of its elements are of other rows
+    narrow = _narrow(step * operands[main].itemsize, n, held or read) if beside_others and not staged else None
+    apart = bool(memory) and step != 0 and (narrow is not None or step * operands[main].itemsize >= SECTOR)
     rowed = any(o.row_dims for o in operands) or not reductions  # else all is one row, which many blocks must share
     # How many rows there are, and so whether they do begin elsewhere, may not tell.
     parameters = sum(operands[k].read and not operands[k].row_dims and strides[k][-1] == 1 for k in memory)
@@ -235,9 +238,13 @@ def plan(
     long = reductions if long is None else long
     rules = [r for r in launches.RULES[apart, bool(held)] if r.readings <= reductions and not (r.alone and parameters) and dear >= r.dear]
     rules = [rule for rule in rules if not crowds(rule, vec, beside)]
+    alone = splits and not stores and not pieces and bool(held) and reductions > 1  # what a row comes to is all that is stored
+    if alone and len(sizes) > 1 and n > launches.SCATTERED_ABOVE and not apart:
+        known, rules = [], [*launches.SCATTERED, *rules]
     shares = bool(splits and stores and not pieces and most)
     together = side_by_side(operands, memory, main, strides, outer_sizes, outer) if n <= abreast and apart and splits else (0, 0, 0)
     teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0, beside, shares, together[:2])
+    teams = chain([_abreast(narrow, *together[:2])], teams) if narrow else teams
     team = staged[0] if staged else next(t for t in teams if t.fits(size, words, reductions, limits._replace(cluster=most)))
     if team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
         count = rows // (team.abreast or 1)
@@ -435,17 +442,18 @@ def side_by_side(
     outer: Sequence[tuple[int, ...]],
 ) -> tuple[int, int, int]:  # fmt: skip
     """How many rows that lie side by side a thread takes together at most, how many it takes, and the operands that have an element of each
-    in one vector: 16 bytes of the widest, or one row and none where rows lie otherwise.  `sizes` are of the rows' merged dims.  A row is
-    reduced in the same order by both."""
+    in one vector: 16 bytes of the widest or fewer, or one row and none where rows lie otherwise.  `sizes` are of the rows' merged dims.  A
+    row is reduced in the same order by all."""
     most = min(MOST_ABREAST, 16 // max(operands[k].itemsize for k in memory))
 
-    def whole(k: int) -> bool:
+    def whole(k: int, own: int) -> bool:
         place = operands[k].address // operands[k].itemsize
-        return outer[k][-1] == 1 and not any(step % most for step in (place, *strides[k], *outer[k][:-1]))
+        return outer[k][-1] == 1 and not any(step % own for step in (place, *strides[k], *outer[k][:-1]))
 
-    if most == 1 or sizes[-1] % most or not whole(main):
-        return most, 1, 0
-    return most, most, sum(1 << k for k in memory if whole(k))
+    own = most
+    while own > 1 and (sizes[-1] % own or not whole(main, own)):
+        own //= 2
+    return most, own, sum(1 << k for k in memory if whole(k, own)) if own > 1 else 0
 
 
 def _even(memory: Sequence[int], wide: int, sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> int:
@@ -489,12 +497,25 @@ def _teams(
             and (abreast[0] or not rule.where.startswith("abreast"))
         ):
             team = _team(rule, chunks, edges, size, across)
-            if rule.where.startswith("abreast"):
-                most, own = abreast
-                threads = min(team.threads * most // own, 1024)
-                blocks = max(1, team.blocks * team.threads // threads)
-                team = replace(team, threads=threads, blocks=blocks, abreast=own, room=team.threads * most)
-            yield team
+            yield _abreast(team, *abreast) if rule.where.startswith("abreast") else team
+
+
+def _abreast(team: Team, most: int, own: int) -> Team:
+    """A team whose threads take `own` rows that lie side by side, where `most` would be one vector."""
+    threads = min(team.threads * most // own, 1024)
+    return replace(team, threads=threads, blocks=max(1, team.blocks * team.threads // threads), abreast=own, room=team.threads * most)
+
+
+def _narrow(line: int, n: int, sizes: Sequence[int]) -> Team | None:
+    """Who takes columns of `n` elements, `line` bytes from one row to the next, of operands whose elements have these `sizes`: None but for
+    long ones of which few lie side by side."""
+    registers = sum(max(1, size // 4) for size in sizes)
+    if n <= launches.NARROW_ABOVE:
+        return None
+    for most, needs, threads, team, vectors, blocks in launches.NARROW:
+        if line <= most and registers <= needs:
+            return Team(threads, blocks, team, vectors, 0, launches.SEGMENT_APART * team // 8, True)
+    return None
 
 
 def _team(rule: Rule, chunks: int, edges: bool, size: int, across: bool) -> Team:

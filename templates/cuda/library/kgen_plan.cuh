@@ -214,6 +214,11 @@ template <int K> struct RowPlan : RowDims<K> {
             }
             return false;
         };
+        if (inner.rank > 1 && inner.count > SCATTERED_ABOVE && !across && scatters(f)) {
+            for (const Rule& rule : SCATTERED) {
+                if (applies(rule, asked) && fits(before = team_for(rule, chunks, false), most, size)) return before;
+            }
+        }
         if (taken(SHIFTED, shifted) || taken(SEVERAL_DIMS, several) || taken(DEAR, f.dear)) return before;
         for (int i = 0; i < steps.count; i++) {
             const Rule& step = steps.at[i];

@@ -107,31 +107,39 @@ template <typename Part, typename Parts, typename Walk> __device__ inline void p
     for (int w = 0; w < words.COUNT; w++) parts[w][k][t * walk.teams() + threadIdx.x % walk.teams()] = words.at[w];
 }
 
+// Of many threads some put eight parts together before a row's are, however many rows a thread takes.
+template <int TEAM> constexpr int few_of = TEAM > 8 ? 8 : 1;
+template <int TEAM, typename Part, typename Walk, typename Parts> __device__ inline void put_few_together(const Walk& walk, Parts& parts) {
+    constexpr int FEW = few_of<TEAM>;
+    if constexpr (FEW > 1) {
+        for (unsigned k = walk.lane; k < Walk::ABREAST * (TEAM / FEW); k += walk.size) {
+            const unsigned first = k / Walk::ABREAST * FEW;
+            put_part(walk, parts, k % Walk::ABREAST, first, some_of<FEW, 1, Part>(walk, parts, k % Walk::ABREAST, first));
+        }
+        __syncthreads();
+    }
+}
+
 // In the reading that is a launch's own the parts of a segment are stored. A thread puts the parts of a row together, each of a team another's.
 template <int TEAM, typename Part, typename Walk, typename Add> __device__ inline Part parts_abreast(Walk& walk, Add add) {
     constexpr int COUNT = Words<Part>::COUNT;
     __shared__ unsigned parts[COUNT][Walk::ABREAST][Walk::THREADS];
+    constexpr int FEW = few_of<TEAM>;
     add_abreast<Part>(walk, parts, add, walk.segment * walk.rows.span, walk.end_of(walk.segment));
+    put_few_together<TEAM, Part>(walk, parts);
     for (unsigned k = walk.lane; k < Walk::ABREAST; k += walk.size) {
-        const Part whole = some_of<TEAM, 1, Part>(walk, parts, k, 0);
+        const Part whole = some_of<TEAM / FEW, FEW, Part>(walk, parts, k, 0);
         if (walk.inside) walk.save(walk.rows.work + (u64(walk.row + k) * walk.rows.segments + walk.segment) * COUNT, whole);
     }
     return Part();
 }
-// Of rows that stay in registers it is that of the row that a thread is at: with the first of them come those of all. Of many threads some put
-// eight parts together before, however many rows a thread takes.
+// Of rows that stay in registers it is that of the row that a thread is at: with the first of them come those of all.
 template <int TEAM, typename Part, typename Walk, typename Add> __device__ inline Part part_abreast(Walk& walk, Add add) {
-    constexpr int ABREAST = Walk::ABREAST, COUNT = Words<Part>::COUNT, FEW = TEAM > 8 ? 8 : 1;
+    constexpr int ABREAST = Walk::ABREAST, COUNT = Words<Part>::COUNT, FEW = few_of<TEAM>;
     __shared__ unsigned parts[COUNT][ABREAST][Walk::THREADS];
     if (walk.column == 0) {
         add_abreast<Part>(walk, parts, add, typename Walk::Place(0), walk.vectors);
-        if constexpr (FEW > 1) {
-            for (unsigned k = walk.lane; k < ABREAST * (TEAM / FEW); k += walk.size) {
-                const unsigned first = k / ABREAST * FEW;
-                put_part(walk, parts, k % ABREAST, first, some_of<FEW, 1, Part>(walk, parts, k % ABREAST, first));
-            }
-            __syncthreads();
-        }
+        put_few_together<TEAM, Part>(walk, parts);
         for (unsigned k = walk.lane; k < ABREAST; k += walk.size) {
             put_part(walk, parts, k, 0, some_of<TEAM / FEW, FEW, Part>(walk, parts, k, 0));
         }
