@@ -221,3 +221,11 @@ def taken_apart(kernel: Kernel) -> Dims:
     places = {d for v in kernel.values if v.op == "place" for d in v.attr} | {str(v.attr) for v in kernel.values if v.op == "index"}
     whole = {d for v in kernel.values if v.op in ("argmax", "argmin", "pick", "cutoff", "reach") for d in v.attr}
     return tuple(d for d in kernel.literals if d in places - whole and literal_size(d) <= FEW)
+
+
+def unguarded(values: Sequence[Value]) -> list[Value]:
+    """The places of which nothing else stands where they lie outside."""
+    read = Places(values)
+    guards = [v.op == "where" and values[v.args[1]].op == "place" and read.guards(*v.args[:2]) for v in values]
+    taken = {a for v, guard in zip(values, guards, strict=True) for k, a in enumerate(v.args) if not (guard and k == 1)}
+    return [v for at, v in enumerate(values) if v.op == "place" and at in taken]

@@ -13,7 +13,7 @@ from kgen import positions
 from kgen.errors import Diagnostic, KgenError, Span
 from kgen.places import Form, Places
 from kgen.syntax import Apply, Name, Num, postorder
-from kgen.types import FEW, INT, Dims, i64, is_literal, literal_size, union
+from kgen.types import FEW, INT, Dims, i64, is_bool, is_literal, literal_size, union
 from kgen.windowed import Windowed, window
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class Transposed:
         return self.tape.build("a if n == 0 else b", a=every, b=here, n=step)
 
     def at(self, raw: int, places: list[int], dims: Dims) -> int:
-        """A cotangent at places along some of its dims; 0 where they lie outside."""
+        """A cotangent at places along some of its dims, or a condition; 0 where they lie outside, which is false."""
         tape = self.tape
         value = tape.values[raw]
         made = tape.make("place", (raw, *places), dims, value.type, tape.placed(value.dims, dims, places), self.value.span)
@@ -218,6 +218,7 @@ class Transposed:
             return made
         span = self.value.span
         zero = tape.make("lit", (), "0", INT, (), span)
+        zero = tape.build("n != 0", n=zero) if is_bool(value.type) else zero
         node = Num("0", span)
         filled = tape.filled(Apply("place", (node, node), span, span, "place"), made, zero)
         assert filled is not None

@@ -15,7 +15,7 @@ from kgen.expressions import prelude
 from kgen.ops import CONSTANTS, OPS, REDUCTIONS, SCANS
 from kgen.places import Places
 from kgen.syntax import Apply, Clause, Expr, Name, Num
-from kgen.types import DTYPES, ELLIPSIS, Dims, is_literal, literal_size, show_type, shown_dim
+from kgen.types import DTYPES, ELLIPSIS, Dims, is_bool, is_literal, literal_size, show_type, shown_dim
 from kgen.values import Value, cast_to, reached
 
 _NOWHERE = Span(0, 0)
@@ -182,10 +182,11 @@ class _Writer:
         return Apply(op, tuple(args), _NOWHERE, _NOWHERE, syntax.WRITTEN.get(op, "call"))
 
     def placed(self, value: Value, args: list[Expr], fill: list[Expr]) -> Expr:
-        """The node of a place; one that may lie outside has a fill, which is 0 where it has no other."""
+        """The node of a place; one that may lie outside has a fill, which is 0 where it has no other, of bools a bool."""
         read = Places(self.values, self.clauses)
         if not fill and not all(read.inside(e, d) for d, e in zip(value.attr, value.args[1:], strict=True)):
-            fill = [Num("0", _NOWHERE)]
+            zero = Num("0", _NOWHERE)
+            fill = [Apply("bool", (zero,), _NOWHERE, _NOWHERE, "call") if is_bool(value.type) else zero]
         return Apply("place", (*args, *fill), _NOWHERE, _NOWHERE, "place", tuple(Name(shown_dim(d), _NOWHERE) for d in value.attr))
 
     def aside(self, value: Value) -> Value | None:

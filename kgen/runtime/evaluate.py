@@ -15,6 +15,7 @@ from kgen.check import Kernel, Value
 from kgen.errors import KgenError
 from kgen.ir import exact
 from kgen.ops import OPS, REDUCTIONS, ROWS, SCANS
+from kgen.places import unguarded
 from kgen.runtime import coded, joined, scanned, selected, unsigned
 from kgen.runtime.arguments import follow
 from kgen.searches import SEARCHES
@@ -195,7 +196,7 @@ class Evaluator:
             return x if self.mode == "exact" and self.keeps(v) else self.lift(self.convert(x, self.dtype(name)))
         if v.op == "place":
             empty = next((d for d in v.attr if d not in v.dims and self.sizes[d] == 0), "")
-            if empty and any(self.count(r.dims) for r in self.kernel.results):  # as `arguments.refuse_empty` has it
+            if empty and any(self.count(r.dims) for r in self.kernel.results) and any(v is one for one in unguarded(self.kernel.values)):
                 raise KgenError(f"{self.kernel.name}: a place along {shown_dims(empty)}, which has size 0")
             return self.placed(v, args[0], args[1:])
         if v.op in REDUCTIONS and v.attr or v.op == "pick":

@@ -478,3 +478,17 @@ def test_windows_of_a_tensor_are_counted_from_one_pointer() -> None:
     assert counted(f"{two} + index[P]") == (1, 2)
     assert counted("x[H = (index[P] + 1) // 2, W = index[Q] else 0] + x[H = index[P], W = index[Q] else 0]") == (0, 0)
     assert counted("x[H = 2*index[P], W = index[Q] else 0] + x[H = index[P], W = index[Q] + 1 else 0]") == (0, 0)
+
+
+#: Places along dims without elements: of an element, summed, and of windows.
+EMPTY = ("f(x: T[N], w: T[M]) -> y: T[M]\n\ny = w * (2 + x[N = index[M] else 3])\n",
+         "f(x: T[N], w: T[M]) -> y: T[]\n\ny = sum[M](w * (2 + x[N = index[M] else 3]))\n",
+         "f(x: T[N, 2], w: T[M]) -> y: T[M] where I = 3\n\ny = w * sum[I](x[N = index[M] + index[I] - 1, 2 = 1 else 5] / 3)\n")  # fmt: skip
+
+
+@pytest.mark.parametrize("text", EMPTY)
+def test_of_none_there_is_what_stands_outside(text: str, tmp_path) -> None:
+    calls = [(torch.ones(*(0, 2)[: 1 + (text is EMPTY[2])]), torch.rand(m)) for m in (3, 2000)]
+    kernel = Emulated(text, tmp_path, *calls)
+    for x, w in calls:
+        torch.testing.assert_close(kernel(x, w)["y"], (w * 5).sum() if text is EMPTY[1] else w * 5)

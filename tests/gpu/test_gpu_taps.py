@@ -12,7 +12,7 @@ import kgen  # noqa: E402
 from kgen.runtime import fast  # noqa: E402
 from tests.cuda import test_cuda_parts as parts  # noqa: E402
 from tests.cuda import test_cuda_taps as taps  # noqa: E402
-from tests.cuda.test_cuda_taps import POOL, pool, pools  # noqa: E402
+from tests.cuda.test_cuda_taps import EMPTY, POOL, pool, pools  # noqa: E402
 from tests.specs.test_placed_specs import causal_conv4, laplacian, rope, rope_interleaved, swiglu_packed  # noqa: E402
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")]
@@ -157,3 +157,12 @@ def test_many_elements_are_what_few_are(name: str, shapes: list[tuple[int, ...]]
     found = kernel(*(moved(t, 0) for t in given), target="cuda").cpu()
     assert torch.equal(found[:1], kernel(moved(given[0][:1], 0), *(moved(t, 0) for t in given[1:]), target="cuda").cpu())
     torch.testing.assert_close(found.double(), function(*(t.double() for t in given)), rtol=4e-2, atol=4e-2)
+
+
+@pytest.mark.parametrize("target", ["cuda", "triton"])
+@pytest.mark.parametrize("text", EMPTY)
+def test_of_none_there_is_what_stands_outside(text: str, target: str) -> None:
+    kernel = kgen.loads(text)
+    for m in (3, 2000):
+        x, w = torch.ones(*(0, 2)[: 1 + (text is EMPTY[2])], device="cuda"), torch.rand(m, device="cuda")
+        torch.testing.assert_close(kernel(x, w, target=target), (w * 5).sum() if text is EMPTY[1] else w * 5)

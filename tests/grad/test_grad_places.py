@@ -95,6 +95,38 @@ def test_gradients_of_windows_are_those_of_autograd(name: str) -> None:
         assert not backward_agrees(kernel, seed).failures
 
 
+#: Conditions, and what is told apart by them, at places of two indices: a windowed sum's gradient asks for the condition where it is read.
+CONDITIONS = ("max[I]({} if m else 0)", "prod[I]({})", "sum[I]({}^2 if x > 0.3 else {})", "sum[I](abs({})^abs(x))", "sum[I](atan2({}, x))")
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("body", CONDITIONS)
+def test_what_a_gradient_asks_at_a_place_is_a_condition_there(body: str, size: int) -> None:
+    value = body.replace("{}", "x[N = index[N] - index[I] else 0.1]")
+    head = f"f(x: f64[N], m: bool[N]) -> y: f64[N] where I = {size}"
+    kernel = plain(check(parse(f"{head}\n\ny = {value}{'' if 'm' in re.findall('[a-z]+', body) else ' * (1 if m else 0.5)'}\n", "f.k")))
+    for seed in range(3):
+        assert not backward_agrees(kernel, seed).failures
+
+
+@pytest.mark.parametrize("target", ["torch", "cpp"])
+def test_along_a_dim_without_elements_stands_what_is_said_of_outside(target: str) -> None:
+    """Forward and gradient; where nothing is said of outside, the call is refused, whatever a place is clamped to."""
+    from kgen import loads
+
+    filled = loads("f(x: T[N], w: T[M]) -> y: T[M]\n\ny = w * (2 + x[N = index[M] else 3])\n")
+    windows = loads("f(x: T[H]) -> y: T[P] where P = H // 3, I = 3\n\ny = sum[I](x[H = 3*index[P] + index[I] else 0])\n")
+    x, w, short = torch.ones(0, requires_grad=True), torch.rand(3, requires_grad=True), torch.ones(2, requires_grad=True)
+    y = filled(x, w, target=target)
+    dx, dw = torch.autograd.grad(y.sum(), (x, w))
+    assert torch.equal(y, w * 5) and dx.shape == (0,) and torch.equal(dw, torch.full((3,), 5.0))
+    none = windows(short, target=target)
+    assert none.shape == (0,) and torch.equal(torch.autograd.grad(none.sum(), short)[0], torch.zeros(2))
+    bare = loads("f(x: T[N], w: T[M]) -> y: T[M]\n\ny = w + x[N = clamp(index[M], 0, N - 1)] + x[N = index[M] else 0]\n")
+    with pytest.raises(KgenError, match="a place along N, which has size 0"):
+        bare(x.detach(), w.detach(), target=target)
+
+
 def derived(header: str, body: str) -> str:
     text = grad.backward(check(parse(f"f({header}) -> y: T[..., N]\n\ny = {body}\n", "f.k"))).kernel.file.source.text
     return text.partition("\n\n")[2].strip()
