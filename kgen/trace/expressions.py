@@ -206,6 +206,8 @@ class Expressions(Calls):
         if op == "floordiv" and one.id is not None and not self.is_tensor(one) and not self.is_tensor(other):
             if (whole := self.quotient(one, other, node)) is not None:
                 return whole
+        if op == "pow" and isinstance(right, Const) and right.value in names.ROOTS and self.is_tensor(one):
+            return self.apply(names.ROOTS[right.value], [one], node)
         return self.apply(op, [one, other], node, self.operator_span(node), "infix")
 
     def spread(self, node: ast.expr) -> tuple[Any, ...]:

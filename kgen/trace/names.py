@@ -50,6 +50,12 @@ class Row:
         return tuple(self.texts.values()) if isinstance(self.texts, dict) else self.texts
 
 
+#: What torch computes where a tensor's exponent is one of these numbers: of -inf and -0 as a root does, not as a power.
+ROOTS = {0.5: "sqrt", -0.5: "rsqrt"}
+#: In the texts of a row `by` some argument: of any other value, and of no constant.
+OTHER = "other"
+
+
 def row(names: str, params: str, *texts: str, **marks: Any) -> Row:
     return Row(names, params, texts, **marks)
 
@@ -111,7 +117,7 @@ ROWS: tuple[Row, ...] = (
     row("true_divide", "input, other", "input / other"),
     row("floor_divide", "input, other", "input // other"),
     row("remainder", "input, other", "input % other"),
-    row("pow", "input, exponent", "input^exponent"),
+    Row("pow", "input, exponent", {p: f"{f}(input)" for p, f in ROOTS.items()} | {OTHER: "input^exponent"}, by="exponent"),
     row("maximum", "input, other", "max(input, other)"),
     row("minimum", "input, other", "min(input, other)"),
     row("clamp clip", "input, min=None, max=None", "clamp(input, min, max)", "lower(input, min)", "upper(input, max)"),

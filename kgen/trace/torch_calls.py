@@ -137,6 +137,9 @@ class TorchCalls(Joining):
 
     def text_of(self, shown: str, row: Row, given: dict[str, Any], params: tuple[str, ...], node: ast.Call) -> str:
         if isinstance(row.texts, dict):
+            chosen = given[row.by].value if isinstance(given[row.by], Const) else names.OTHER
+            if names.OTHER in row.texts:
+                return row.texts.get(chosen, row.texts[names.OTHER])
             value = self.constant(given[row.by], node, f"`{row.by}` of `{shown}`")
             if value not in row.texts:
                 raise self.refuse(f"kgen knows `{shown}` with {row.by} {' or '.join(repr(k) for k in row.texts)}, not {value!r}", node)

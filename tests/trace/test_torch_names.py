@@ -49,7 +49,7 @@ torch.eq(x, y); x.ne(y); torch.lt(x, y); x.le(0.5); torch.gt(x, y); x.ge(y); tor
 x.float(); x.double(); x.half(); x.bfloat16(); (x * 5).int(); (x * 5).long(); (x * 5).short(); x.bool(); i.float() * x; (x * 5).char(); (p * 200).byte(); (x > 0).type(torch.int32)
 torch.neg(x); x.negative(); torch.positive(x); x.square(); torch.square(x); p.reciprocal(); torch.frac(x); x.clone() * 2; x.contiguous() + 1; x.detach() * 2
 torch.add(x, y); x.add(y, alpha=2); torch.sub(x, y, alpha=s); x.sub(1); x.mul(y); torch.multiply(x, y); torch.div(x, p); x.true_divide(p)
-torch.div(x, p, rounding_mode="floor"); torch.floor_divide(x, p); x.remainder(p); torch.pow(p, 3); x.pow(2); p ** 0.5; p.pow(y); 2 ** x; torch.pow(2.0, x)
+torch.div(x, p, rounding_mode="floor"); torch.floor_divide(x, p); x.remainder(p); torch.pow(p, 3); x.pow(2); p ** 0.5; x ** 0.5; x.pow(-0.5); torch.pow(x, 1 / 2); p.pow(y); 2 ** x; torch.pow(2.0, x)
 torch.maximum(x, y); torch.minimum(x, y); x.maximum(y); torch.max(x, y); torch.min(x, y); x.max(y)
 x.clamp(min=0.25); x.clamp(max=0.5); torch.clamp(x, -0.5, 0.5); x.clamp_min(0); x.clamp_max(s); x.clip(-1, 1); i.clamp(min=2); i.clamp(0, 3)
 torch.where(x > 0, x, y); torch.where(mask, x, 0.0); x.where(mask, y); torch.where(x > y, 1, 0); torch.where(mask, 0.5, -0.5)
@@ -229,3 +229,14 @@ def test_lerp_goes_from_the_nearer_end(functions: ModuleType, weight: float) -> 
     x, y = torch.tensor([[0.0, 1e8, torch.inf]]), torch.tensor([[torch.inf, 0.1, 0.0]])
     (got,) = Evaluator(trace(function), {"x": x, "y": y, "s": weight}).run()
     torch.testing.assert_close(got, torch.lerp(x, y, weight), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("text", ["x ** 0.5", "x.pow(-0.5)", "torch.pow(x, 1 / 2)"])
+def test_roots_written_as_powers_are_roots(functions: ModuleType, text: str) -> None:
+    """torch takes the square root where a tensor's exponent is the number 0.5: that of -inf is NaN, and that of -0 is -0."""
+    function = getattr(functions, f"f{TEXTS.index(text)}")
+    x = torch.tensor([[-torch.inf, -0.0, 0.0, torch.inf, -4.0, torch.nan, 2.25]])
+    (got,) = Evaluator(trace(function), {"x": x}).run()
+    want = function(x)
+    torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(got.signbit() & ~got.isnan(), want.signbit() & ~want.isnan())
