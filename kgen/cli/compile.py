@@ -50,6 +50,7 @@ def compile_(
     sizes = None if static is None else _sizes(static)
     rows: list[tuple[str, ...]] = []
     built: list[Path] = []
+    whose: dict[Path, tuple[str, str]] = {}  # of each file that this command has written the spec, and the text
 
     def written(k: Kernel, t: str, spec: Kernel) -> dict[str, str]:
         """The files of a kernel for a target, by name; where it derives from a spec's, it may lack some of that one's dims.  What goes
@@ -74,8 +75,14 @@ def compile_(
             return
         folder = Path(out) / kernels[0].name
         files = {(k.name, t): written(k, t, kernels[0]) for k in kernels for t in targets}
-        for name, text in (item for made in files.values() for item in made.items()):
-            write_file(folder / name, text, "choose another folder with -o")
+        texts = {folder / name: text for made in files.values() for name, text in made.items()}
+        for path, text in texts.items():
+            if path in whose and whose[path][1] != text:
+                help = "name one of the kernels otherwise, or compile them with one -o each"
+                raise KgenError(f"{path} has the kernel of {whose[path][0]}, and that of {spec} is named so too", help=help)
+        whose.update((path, (spec, text)) for path, text in texts.items())
+        for path, text in texts.items():
+            write_file(path, text, "choose another folder with -o")
         for k in kernels:
             for t in targets:
                 name, source = next(iter(files[k.name, t].items()))

@@ -33,6 +33,18 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(tmp_path)
 
 
+def test_two_specs_of_one_name_are_not_written_over_one_another() -> None:
+    """The first one's files stay; the same spec may be named twice, and other specs share the library's files."""
+    for folder, by in (("a", 1), ("b", 2)):
+        Path(folder).mkdir()
+        Path(folder, "f.k").write_text(f"f(x: T[N]) -> y: T[N]\n\ny = x + {by}\n")
+    done = kgen("compile", "a/f.k", "b/f.k", "--target", "cpp", "-o", "out")
+    assert done.exit_code == 1 and "out/f/f.cpp has the kernel of a/f.k, and that of b/f.k is named so too" in done.output, done.output
+    assert "y = x + 1" in Path("out/f/f.cpp").read_text() and done.output.count("out/f/f.cpp") == 2
+    done = kgen("compile", "a/f.k", "./a/f.k", GELU, "silu", "--target", "cuda", "-o", "other")
+    assert done.exit_code == 0, done.output
+
+
 def test_compile_writes_three_files_and_a_table() -> None:
     done = kgen("compile", GELU)
     assert done.exit_code == 0, done.output
