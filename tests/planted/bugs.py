@@ -277,7 +277,7 @@ BUGS = (
         "if (chunks > step.longest ||", "if (chunks >= step.longest ||", LAUNCHES + "test_show_prints_the_launches_of_a_written_file"),
     bug("rows abreast are put together by the first one's threads (CUDA)", "templates/cuda/library/kgen_teams.cuh",
         "u64(walk.row + k) * walk.rows.segments", "u64(walk.row) * walk.rows.segments", ABREAST + "test_rows_abreast_stay_within_their_bounds"),
-    bug("a vector goes on in its own row where that has ended (CUDA)", "templates/cuda/library/kgen_maps.cuh", "(Index(e) < left ? 0 : beyond)", "0",
+    bug("a vector goes on in its own row where that has ended (CUDA)", "templates/cuda/library/kgen_maps.cuh", "(Index(e) < left() ? 0 : further)", "0",
         "tests/cuda/test_cuda_flat.py::test_vectors_of_neighbours_have_the_bits_of_elements_one_by_one"),
     bug("rows that are no whole vectors are flat though they have gaps (CUDA)", "kgen/runtime/maps.py", "[*rows[k]] == dense and ", "",
         "tests/cuda/test_cuda_flat.py::test_what_does_not_lie_so_is_taken_one_by_one"),
