@@ -440,7 +440,8 @@ class MapPrinter:
         windows = render.global_names.fresh(f"{unit.name}_{'windows' if unit.reaches else 'rows'}") if unit.reaches or self.row else ""
         passed, behind = [f"const {layout}& layout", *pointers, *scalars], ["at", *passing[1:]]
         given = ["const Where& layout", *passed[1:]] if self.turned or self.otherwise else passed
-        lying = f"lying<SPLAT, {self.otherwise}>(layout, i)" if self.otherwise else "layout"
+        single = sum(1 << k for k, t in enumerate(base.operands) if self.otherwise >> k & 1 and not t.dims)
+        lying = f"lying<SPLAT, {self.otherwise}, {single}>(layout, i)" if self.otherwise else "layout"
         stores = [(self.lanes[o.name], o.type, base.pointer[o.name], self.place(base.pointer[o.name])) for o in unit.outputs]
         rows = (", ROWS" if self.rows else "") + (f", {self.turns}" if self.groups else "")
         parts = {t.name for own in self.groups if self.is_read(own) for t in own}

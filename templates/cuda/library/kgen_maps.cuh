@@ -85,15 +85,15 @@ template <int RANK, int K, typename Index> struct Layout {
 constexpr u64 FLAT = u64(1) << 63;
 
 // A vector's place in memory where rows are no whole vectors: all operands but OTHERWISE lie as the i-th elements do, which a vector of them
-// are; those, which have fewer dims, or are indices, are read element by element.
-template <u64 OTHERWISE, int RANK, int K, typename Index> struct Straddling {
+// are; those, which have fewer dims, or are indices, are read element by element, and of SINGLE, which have none, the one.
+template <u64 OTHERWISE, u64 SINGLE, int RANK, int K, typename Index> struct Straddling {
     const Layout<RANK, K, Index>& layout;
     Index first[RANK];  // where the vector begins, along each dim
 
     __device__ Straddling(const Layout<RANK, K, Index>& layout, Index i) : layout(layout) {
         #pragma unroll
         for (int d = RANK - 1; d >= 0; d--) {
-            const Index outer = d > 0 ? over(i, layout.size[d]) : 0;
+            const Index outer = d > 0 ? i / layout.size[d] : 0;  // no branch, behind which loads would wait
             first[d] = i - outer * layout.size[d];
             i = outer;
         }
@@ -105,7 +105,7 @@ template <u64 OTHERWISE, int RANK, int K, typename Index> struct Straddling {
             if (!(OTHERWISE >> k & 1)) continue;
             at[k] = 0;
             #pragma unroll
-            for (int d = 0; d < RANK; d++) at[k] += first[d] * layout.stride[k][d];
+            for (int d = 0; d < RANK; d++) at[k] += SINGLE >> k & 1 ? 0 : first[d] * layout.stride[k][d];
         }
     }
     __device__ Index step(int k) const { return layout.step(k); }
@@ -149,35 +149,46 @@ template <u64 OTHERWISE, int RANK, int K, typename Index> struct Straddling {
         }
     }
 };
-template <int LANES, u64 SPLAT, int O, u64 OTHERWISE, int RANK, int K, typename Index, typename T>
-__device__ inline Vector<T, LANES> load(const Straddling<OTHERWISE, RANK, K, Index>& layout, const T* p) {
-    if constexpr (!(OTHERWISE >> O & 1)) {
-        return *reinterpret_cast<const Vector<T, LANES>*>(p);
-    } else {
-        Vector<T, LANES> v;
-        if (layout.step(O) == 0 && layout.template ends_once<LANES>()) {  // one value for a row, and one for the next
-            const T own = *p, next = p[layout.left() < LANES ? layout.beyond(O) : 0];
+template <int LANES, u64 SPLAT, int O, u64 OTHERWISE, u64 SINGLE, int RANK, int K, typename Index, typename T>
+__device__ inline Vector<T, LANES> load(const Straddling<OTHERWISE, SINGLE, RANK, K, Index>& layout, const T* p) {
+    if constexpr (!(OTHERWISE >> O & 1)) return *reinterpret_cast<const Vector<T, LANES>*>(p);
+    constexpr Index MANY = 32 * LANES;  // of such rows most warps have one alone
+    const Index n = layout.layout.size[RANK - 1], left = layout.left(), step = layout.step(O);
+    Vector<T, LANES> v;
+    if (SINGLE >> O & 1 || (n >= MANY && left >= LANES && step == 0)) {
+        #pragma unroll
+        for (int k = 0; k < LANES; k++) v.at[k] = *p;
+    } else if (n >= MANY && left >= LANES && step == 1) {
+        #pragma unroll
+        for (int k = 0; k < LANES; k++) v.at[k] = p[k];
+    } else if (n >= LANES && step <= 1) {
+        const T* next = p + (left < LANES ? layout.beyond(O) : 0);  // less what has gone before it
+        if (step == 0) {  // one value for a row, and one for the next
+            const T own = *p, other = *next;
             #pragma unroll
-            for (int k = 0; k < LANES; k++) v.at[k] = Index(k) < layout.left() ? own : next;
+            for (int k = 0; k < LANES; k++) v.at[k] = Index(k) < left ? own : other;
         } else {
-            int to[LANES];
-            layout.template steps<LANES>(O, to);
             #pragma unroll
-            for (int k = 0; k < LANES; k++) v.at[k] = p[to[k]];
+            for (int k = 0; k < LANES; k++) v.at[k] = (Index(k) < left ? p : next)[k];
         }
-        return v;
+    } else {
+        int to[LANES];
+        layout.template steps<LANES>(O, to);
+        #pragma unroll
+        for (int k = 0; k < LANES; k++) v.at[k] = p[to[k]];
     }
+    return v;
 }
-template <int LANES, u64 SPLAT, int O, u64 OTHERWISE, int RANK, int K, typename Index>
-__device__ inline i64 counted(const Straddling<OTHERWISE, RANK, K, Index>& layout, Index first, int k) {
+template <int LANES, u64 SPLAT, int O, u64 OTHERWISE, u64 SINGLE, int RANK, int K, typename Index>
+__device__ inline i64 counted(const Straddling<OTHERWISE, SINGLE, RANK, K, Index>& layout, Index first, int k) {
     int to[LANES];
     layout.template steps<LANES>(O, to);
     return i64(first) + to[k];
 }
 // How a kernel's vector lies: as its layout says, or FLAT.
-template <u64 SPLAT, u64 OTHERWISE, int RANK, int K, typename Index>
+template <u64 SPLAT, u64 OTHERWISE, u64 SINGLE, int RANK, int K, typename Index>
 __device__ inline decltype(auto) lying(const Layout<RANK, K, Index>& layout, Index i) {
-    if constexpr (SPLAT == FLAT) return Straddling<OTHERWISE, RANK, K, Index>(layout, i);
+    if constexpr (SPLAT == FLAT) return Straddling<OTHERWISE, SINGLE, RANK, K, Index>(layout, i);
     else return (layout);
 }
 

@@ -135,7 +135,7 @@ moving_place_kernel(Layout<RANK, 2, Index> layout, i64* place) {
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
     if ((RANK > 1 && SPLAT != GIVEN && SPLAT != FLAT) || VEC == 1 || layout.n - i >= VEC) {
-        moving_place_vector<VEC, SPLAT>(i, lying<SPLAT, 1>(layout, i), place);
+        moving_place_vector<VEC, SPLAT>(i, lying<SPLAT, 1, 0>(layout, i), place);
     } else {  // the last few of a flat tensor
         #pragma unroll 1
         for (; i < layout.n; i++) moving_place_vector<1, SPLAT>(i, layout, place);

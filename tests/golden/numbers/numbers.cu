@@ -134,8 +134,8 @@ numbers_y_kernel(
     if (i >= layout.n) return;
     if ((RANK > 1 && SPLAT != GIVEN && SPLAT != FLAT) || VEC == 1 || layout.n - i >= VEC) {
         numbers_y_vector<T, VEC, SPLAT, ROWS>(
-            i, lying<SPLAT, 124>(layout, i), x_, k_, b, s, x_stride, double_, y, z, w, u, half, d, wide, mask, c, bound,
-            N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even);
+            i, lying<SPLAT, 124, 0>(layout, i), x_, k_, b, s, x_stride, double_, y, z, w, u, half, d, wide, mask, c,
+            bound, N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even);
     } else {  // the last few of a flat tensor
         #pragma unroll 1
         for (; i < layout.n; i++) numbers_y_vector<T, 1, SPLAT, ROWS>(

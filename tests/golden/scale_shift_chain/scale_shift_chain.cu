@@ -66,7 +66,7 @@ scale_shift_chain_kernel(
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
     if ((RANK > 1 && SPLAT != GIVEN && SPLAT != FLAT) || VEC == 1 || layout.n - i >= VEC) {
-        scale_shift_chain_vector<T, VEC, SPLAT, ROWS>(i, lying<SPLAT, 30>(layout, i), x, s1, b1, s2, b2, y);
+        scale_shift_chain_vector<T, VEC, SPLAT, ROWS>(i, lying<SPLAT, 30, 0>(layout, i), x, s1, b1, s2, b2, y);
     } else {  // the last few of a flat tensor
         #pragma unroll 1
         for (; i < layout.n; i++) scale_shift_chain_vector<T, 1, SPLAT, ROWS>(i, layout, x, s1, b1, s2, b2, y);
