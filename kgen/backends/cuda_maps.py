@@ -440,8 +440,6 @@ class MapPrinter:
         windows = render.global_names.fresh(f"{unit.name}_{'windows' if unit.reaches else 'rows'}") if unit.reaches or self.row else ""
         passed, behind = [f"const {layout}& layout", *pointers, *scalars], ["at", *passing[1:]]
         given = ["const Where& layout", *passed[1:]] if self.turned or self.otherwise else passed
-        single = sum(1 << k for k, t in enumerate(base.operands) if self.otherwise >> k & 1 and not t.dims)
-        lying = f"lying<SPLAT, {self.otherwise}, {single}>(layout, i)" if self.otherwise else "layout"
         stores = [(self.lanes[o.name], o.type, base.pointer[o.name], self.place(base.pointer[o.name])) for o in unit.outputs]
         rows = (", ROWS" if self.rows else "") + (f", {self.turns}" if self.groups else "")
         parts = {t.name for own in self.groups if self.is_read(own) for t in own}
@@ -484,11 +482,16 @@ class MapPrinter:
             kernel_head=wrapped(f"{unit.name}_kernel", [f"{layout} layout", *pointers, *scalars], " {"),
             list_head=wrapped(f"{unit.name}_each", [f"const __grid_constant__ {listed} list", *scalars], " {"),
             list_pointers=[f"{p} = static_cast<{p.rpartition(' ')[0]}>(list.pointer[{k}][own]);" for k, p in enumerate(pointers)],
-            vector_call=host.indented(wrapped(f"{vector}<{chosen}VEC, SPLAT{rows}>", ["i", lying, *passing[2:]], ";", 110), 8),
+            vector_call=host.indented(wrapped(f"{vector}<{chosen}VEC, SPLAT{rows}>", ["i", self.lying(), *passing[2:]], ";", 110), 8),
             tail_call=host.indented(wrapped(f"{vector}<{chosen}1, SPLAT{rows}>", passing, ";", 90), 8),
             index_strides=self.index_strides,
             code=[*self.backend.printed(unit.lines), *values, *self.element_arguments(), *(call for _, call in self.drawn())],
         )
+
+    def lying(self) -> str:
+        """How a vector lies, which its function is given."""
+        single = sum(1 << k for k, t in enumerate(self.base.operands) if self.otherwise >> k & 1 and not t.dims)
+        return f"lying<SPLAT, {self.otherwise}, {single}>(layout, i)" if self.otherwise else "layout"
 
     def locate(self) -> str:
         """The layout's method that says where an element lies."""
