@@ -162,7 +162,7 @@ __device__ inline Vector<T, LANES> load(const Straddling<OTHERWISE, SINGLE, RANK
         #pragma unroll
         for (int k = 0; k < LANES; k++) v.at[k] = p[k];
     } else if (n >= LANES && step <= 1) {
-        const T* next = p + (left < LANES ? layout.beyond(O) : 0);  // less what has gone before it
+        const T* next = p + layout.beyond(O);  // less what has gone before it; behind the last row the first one
         if (step == 0) {  // one value for a row, and one for the next
             const T own = *p, other = *next;
             #pragma unroll
