@@ -13,8 +13,9 @@ from kgen.types import DTYPES, INT, Dims, literal_size
 
 #: Operands that are the parts of one tensor, in their order, by their positions among all.
 Groups = tuple[tuple[int, ...], ...]
-#: Operands that a SPLAT mask can hold, and what it is of vectors that are neighbours in memory, whatever rows they lie in.
-SPLATS, FLAT = 63, 1 << 63
+#: Operands that a SPLAT mask can hold; the bit that it has of vectors that are neighbours in memory, whatever rows they lie in, how many
+#: bits there then are, and what is above them: rows of fewer elements than a vector, of many vectors; and that a launch tells which.
+SPLATS, FLAT, MOST_STILL, TINY, LONG, TOLD = 63, 1 << 63, 61, 1 << 61, 2 << 61, 3 << 61
 #: Operands that may go through shared memory: a tile of each is 8 KB of 48.
 MOST_TURNED = 4
 #: CUDA C++'s names for dtypes.
@@ -57,7 +58,7 @@ def otherwise(dims: Dims, read: Sequence[Dims | None], written: Sequence[bool]) 
     """A bit for each operand of a map over `dims` that does not lie as its elements follow one another: it lacks a dim, or is an index.
     `read` is as `columns` takes it; of those without dims there `written` ones are no indices.  None where a mask has no bits for all."""
     found = [k for k, own in enumerate(read) if (not written[k] if own is None else set(own) < set(dims))]
-    return sum(1 << k for k in found) if len(read) <= SPLATS else 0
+    return sum(1 << k for k in found) if len(read) <= MOST_STILL else 0
 
 
 def groups(
@@ -135,7 +136,7 @@ class Layout:
         """The kernel's C++ name for a variant, as NVRTC takes it: `gelu_kernel<bf16, 1, 8, unsigned, 0>`; with a `count` that of the
         kernel that goes over a list with room for so many tensors."""
         chosen: list[int | str] = [*(TYPES[binding[v]] for v in self.variables), rank, vec, "u64" if wide else "unsigned"]
-        chosen += ["FLAT" if splat == FLAT else splat]
+        chosen += [f"{splat}ull" if splat >= FLAT else splat]
         chosen += [rows] if self.held or self.taps else []
         chosen += [str(turns).lower()] if self.groups else []
         chosen += [count] if count else []

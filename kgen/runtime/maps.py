@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from kgen.backends.cuda_layouts import FLAT, SPLATS, Groups
+from kgen.backends.cuda_layouts import FLAT, LONG, SPLATS, TINY, TOLD, Groups
 from kgen.backends.launches import MAP_MANY, WINDOW_LANES, map_rows, pieces, window_rows
 from kgen.runtime import rows
 from kgen.runtime.driver import THREADS
@@ -22,6 +22,8 @@ from kgen.runtime.verified import verify_map
 
 #: Dims, once merged, of maps whose vectors are neighbours in memory whatever rows they lie in.
 MOST_FLAT = 4
+#: How many vectors the rows of such maps have of which most warps read one alone.
+LONG_ROWS = 32
 
 
 class Variant(NamedTuple):
@@ -105,7 +107,10 @@ def plan(
     made = Plan(Variant(len(shape), vec, wide, splat, together), n, shape, strides_of, False, apiece, under, spans)
     near = otherwise and vec < most and len(shape) <= MOST_FLAT and max(n, last) <= INT_MAX
     if near and (each := _flat(shape, strides_of, itemsizes, addresses, otherwise)) > 2 * vec:  # else a row's own vectors are as quick
-        made = Plan(Variant(len(shape), each, False, FLAT), n, shape, strides_of)
+        steps = [row[-1] for k, row in enumerate(strides_of) if otherwise >> k & 1]
+        kind = TINY if shape[-1] < each else LONG if shape[-1] >= LONG_ROWS * each else 0
+        kind = TOLD if max(steps) > 1 else kind | sum(1 << k for k, row in enumerate(strides_of) if otherwise >> k & 1 and row[-1] == 0)
+        made = Plan(Variant(len(shape), each, False, FLAT | kind), n, shape, strides_of)
     verify_map(made, sizes, strides, itemsizes, addresses, otherwise)
     return made
 

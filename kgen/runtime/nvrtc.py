@@ -201,7 +201,7 @@ class CudaLauncher:
         if planned is None:
             return None
         types, arch = dict(zip(unit.variables, binding, strict=True)), self.arch or arch_of(device_index)
-        if unit.turned and (planned.variant.vec == 1 or planned.variant.splat == FLAT):  # without vectors, since operands are turned
+        if unit.turned and (planned.variant.vec == 1 or planned.variant.splat >= FLAT):  # without vectors, since operands are turned
             from kgen.runtime import tiles
 
             if (tiled := tiles.cached(planned.sizes, planned.strides, *given[2:4], unit.turned)) is not None:

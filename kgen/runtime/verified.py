@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from kgen.backends.cuda_layouts import FLAT
+from kgen.backends.cuda_layouts import FLAT, TINY, TOLD
 from kgen.backends.launches import LATER, STAGED
 from kgen.backends.shared import MAX_STATIC
 from kgen.ir import Broken
@@ -239,7 +239,12 @@ def verify_map(
     ends = [sum((n - 1) * s for n, s in zip(sizes, own, strict=True)) for own in strides]
     hold(last == ends, "merged dims end where the dims do")
     hold(wide or max(plan.n + 128 * vec, *last) <= UINT_MAX + 1, "an index has the bits for every place")
-    if splat == FLAT:
+    if splat >= FLAT:
+        known = splat & TOLD != TOLD
+        for k, own in enumerate(plan.strides if known else ()):
+            still = own[-1] in (0, 1) and bool(splat >> k & 1) == (own[-1] == 0)
+            hold(still or not otherwise >> k & 1, "a flat vector's operands stand still or move by one")
+        hold(not known or (splat & TOLD == TINY) == (plan.sizes[-1] < vec), "rows are shorter than a vector, or not, as the kernel has it")
         dense = tuple(prod(plan.sizes[d + 1 :]) for d in range(rank))
         hold(max(plan.n, *last) <= INT_MAX and rows == 1 and otherwise > 0, "a step from an element to a neighbour has 31 bits")
         for k, (own, itemsize, address) in enumerate(zip(plan.strides, itemsizes, addresses, strict=True)):

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kgen  # noqa: E402
 from kgen.backends import backend  # noqa: E402
-from kgen.backends.cuda_layouts import FLAT  # noqa: E402
+from kgen.backends.cuda_layouts import FLAT, LONG, TINY, TOLD  # noqa: E402
 from kgen.ir import Broken  # noqa: E402
 from kgen.runtime import maps  # noqa: E402
 from kgen.runtime.verified import verify_map  # noqa: E402
@@ -34,6 +34,11 @@ def bits(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.isnan(), torch.full_like(x, torch.nan), x).contiguous().view(whole) if x.is_floating_point() else x
 
 
+def is_flat(expression: str) -> bool:
+    """Whether a kernel's vectors are neighbours in memory, by its SPLAT."""
+    return any(part.endswith("ull") and int(part.removesuffix("ull")) >= FLAT for part in expression.rstrip(">").split(", "))
+
+
 def drawn(rng: random.Random, shape: tuple[int, ...], dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
     """Operands of MIXED, with infinities and NaN among them; parameters may lie apart."""
     a, b, c = shape
@@ -52,7 +57,7 @@ def test_vectors_of_neighbours_have_the_bits_of_elements_one_by_one(tmp_path: Pa
     calls = [drawn(rng, shape, dtype) for shape in shapes for dtype in (torch.bfloat16, torch.float32, torch.float64)]
     (tmp_path / "one").mkdir()
     run = Emulated(MIXED, tmp_path, *calls)
-    flat = [name for name in run.expressions if name.endswith("FLAT>") or ", FLAT, " in name]
+    flat = [name for name in run.expressions if is_flat(name)]
     assert len(flat) >= 4 and {name.split("<")[1].split(",")[0] for name in flat} == {"bf16", "float"}, run.expressions  # of f64 two at most
     found = [run(*args) for args in calls]
     monkeypatch.setattr(maps, "_flat", lambda *_: 1)
@@ -60,7 +65,7 @@ def test_vectors_of_neighbours_have_the_bits_of_elements_one_by_one(tmp_path: Pa
     single = Emulated(MIXED, tmp_path / "one", *calls)
     wanted = [single(*args) for args in calls]
     maps.cached_plan.cache_clear()
-    assert not any("FLAT" in name for name in single.expressions)
+    assert not any(map(is_flat, single.expressions))
     for args, got, want in zip(calls, found, wanted, strict=True):
         for name in ("y", "n"):
             assert torch.equal(bits(got[name]), bits(want[name])), (name, args[0].shape, args[0].dtype)
@@ -70,7 +75,7 @@ def test_each_element_is_what_its_formula_says(tmp_path: Path) -> None:
     """Images with their channels last and first, and rows of a number of classes that is odd."""
     images, mean, std = torch.randint(0, 256, (2, 5, 7, 3), dtype=torch.uint8), torch.rand(3) + 100, torch.rand(3) + 50
     last = Emulated("norm(x: u8[B, H, W, C], m: f32[C], s: f32[C]) -> y: f32[B, H, W, C]\n\ny = (f32(x) - m) / s\n", tmp_path, (images, mean, std))
-    assert [name.split("<")[1] for name in last.expressions] == ["2, 4, unsigned, FLAT, 1>"]
+    assert [name.split("<")[1] for name in last.expressions] == [f"2, 4, unsigned, {FLAT | TINY}ull, 1>"]
     assert torch.equal(last(images, mean, std)["y"], (images - mean) / std)
     assert not torch.equal(last(images, mean, std)["y"][..., 0], (images - mean[1]) / std[1])
 
@@ -84,12 +89,13 @@ def test_what_does_not_lie_so_is_taken_one_by_one() -> None:
         assert made is not None
         return made.variant.vec, made.variant.splat
 
-    assert variant((dense, along, dense)) == (8, FLAT)
+    assert variant((dense, along, dense)) == (8, FLAT) and variant((dense, (1, 0), dense)) == (8, FLAT | 2)
+    assert variant((dense, (0, 2), dense)) == (8, FLAT | TOLD) and variant(((257, 1), along, (257, 1)), sizes=(6, 257)) == (8, FLAT | LONG)
     assert variant((dense, along, dense), otherwise=0) == (1, 0)
     assert variant((dense, along, (64, 1))) == (1, 0) and variant(((64, 1), along, dense)) == (1, 0)
     assert variant((dense, along, dense), (2, 0, 0)) == (1, 0) and variant((dense, along, dense), (0, 2, 0)) == (8, FLAT)
     assert variant(((2**16 + 1, 1), along, (2**16 + 1, 1)), sizes=(2**15, 2**16 + 1)) == (1, 0)
-    assert variant(((48, 1), along, (48, 1)), sizes=(6, 48))[1] != FLAT
+    assert variant(((48, 1), along, (48, 1)), sizes=(6, 48))[1] < FLAT
 
 
 def test_a_plan_that_is_no_flat_one_breaks() -> None:

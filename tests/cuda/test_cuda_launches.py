@@ -19,7 +19,7 @@ import pytest
 from kgen import check, syntax
 from kgen.backends import backend
 from kgen.backends.cuda import Layout, RowLayout
-from kgen.backends.cuda_layouts import FLAT
+from kgen.backends.cuda_layouts import FLAT, TOLD
 from kgen.backends.launches import STORING
 from kgen.grad import backward
 from kgen.parts import over_parts
@@ -471,7 +471,7 @@ def map_alike(call: Call, file: File) -> str:
     near = unit.taps, unit.below, bool(unit.reaches), unit.row, unit.divides, unit.along, unit.shares, unit.otherwise
     planned = maps.plan(call.sizes, strides, itemsizes, addresses, unit.held, *near)
     assert planned is not None
-    tiled = tiles.plan(planned.sizes, planned.strides, tuple(itemsizes), tuple(addresses), unit.turned) if unit.turned and (planned.variant.vec == 1 or planned.variant.splat == FLAT) else None
+    tiled = tiles.plan(planned.sizes, planned.strides, tuple(itemsizes), tuple(addresses), unit.turned) if unit.turned and (planned.variant.vec == 1 or planned.variant.splat >= FLAT) else None
     if tiled is not None:
         return tiles_alike(line, tiled)
     assert "Tiles<" not in line
@@ -480,13 +480,13 @@ def map_alike(call: Call, file: File) -> str:
     assert found
     want, rank, splat = maps.layout(planned), len(values["size"]), int(found[4])
     assert values["launch"] == [planned.grid, nvrtc.THREADS, 1, 0, 0] and values["n"] == [want.n]
-    assert int(found[2]) == planned.variant.vec and int(found[5] or 1) == planned.variant.rows and splat in (planned.variant.splat, given)
+    assert int(found[2]) == planned.variant.vec and int(found[5] or 1) == planned.variant.rows and (splat in (planned.variant.splat, given) or splat == FLAT | TOLD and planned.variant.splat >= FLAT)
     assert "long" in found[3] or not planned.variant.wide
     assert values["size"] == padded(list(want.size), rank, 1)
     assert values["stride"] == [s for own in want.stride for s in padded(list(own), rank, 0)]
     if unit.reaches:
         return f"windows of {planned.variant.rows} rows{' below' * planned.under}, {planned.variant.vec} lanes"
-    if planned.variant.splat == FLAT:
+    if planned.variant.splat >= FLAT:
         return "map, flat vectors"
     return f"map, vectors of {planned.variant.rows} rows{', given' * (splat == given)}" if planned.variant.vec > 1 else "map"
 

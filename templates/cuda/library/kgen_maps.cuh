@@ -81,8 +81,11 @@ template <int RANK, int K, typename Index> struct Layout {
     __device__ Index under(int k, int) const { return RANK > 1 ? stride[k][RANK > 1 ? RANK - 2 : 0] : 0; }
 };
 
-// What SPLAT is of kernels whose vectors are neighbours in memory, whatever rows they lie in.
-constexpr u64 FLAT = u64(1) << 63;
+// SPLAT has this bit where vectors are neighbours in memory, whatever rows they lie in; then also whether these have fewer elements than a
+// vector (1), many vectors (2), some (0), or that is TOLD at the launch, with how far it is between elements of an operand (else 0 or 1).
+constexpr u64 FLAT = u64(1) << 63, TOLD = FLAT | u64(3) << 61;
+template <u64 SPLAT> constexpr bool is_flat = SPLAT != GIVEN && (SPLAT & FLAT) != 0;
+template <u64 SPLAT> constexpr int rows_are = SPLAT >> 61 & 3;
 
 // A vector's place in memory where rows are no whole vectors: all operands but OTHERWISE lie as the i-th elements do, which a vector of them
 // are; those, which have fewer dims, or are indices, are read element by element, and of SINGLE, which have none, the one.
@@ -122,8 +125,7 @@ template <u64 OTHERWISE, u64 SINGLE, int RANK, int K, typename Index> struct Str
         }
         return by;
     }
-    // Whether LANES neighbours lie in two rows at most; how many elements of the first one's row there are from it on.
-    template <int LANES> __device__ bool ends_once() const { return layout.size[RANK - 1] >= LANES; }
+    // How many elements of a vector's first row there are from it on.
     __device__ Index left() const { return layout.size[RANK - 1] - first[RANK - 1]; }
     // How much further than a step it is from a row's last element of operand k to the next row's first.
     __device__ int beyond(int k) const {
@@ -134,8 +136,9 @@ template <u64 OTHERWISE, u64 SINGLE, int RANK, int K, typename Index> struct Str
         return int(next(k, at) - step(k));
     }
     // How far it is from the first of LANES neighbours of operand k to each.
-    template <int LANES> __device__ void steps(int k, int (&to)[LANES]) const {
-        if (ends_once<LANES>()) {
+    template <u64 SPLAT, int LANES> __device__ void steps(int k, int (&to)[LANES]) const {
+        constexpr bool KNOWN = SPLAT != TOLD;
+        if (KNOWN ? rows_are<SPLAT> != 1 : layout.size[RANK - 1] >= LANES) {  // they lie in two rows at most
             const int further = beyond(k);
             #pragma unroll
             for (int e = 0; e < LANES; e++) to[e] = e * int(step(k)) + (Index(e) < left() ? 0 : further);
@@ -151,29 +154,21 @@ template <u64 OTHERWISE, u64 SINGLE, int RANK, int K, typename Index> struct Str
 };
 template <int LANES, u64 SPLAT, int O, u64 OTHERWISE, u64 SINGLE, int RANK, int K, typename Index, typename T>
 __device__ inline Vector<T, LANES> load(const Straddling<OTHERWISE, SINGLE, RANK, K, Index>& layout, const T* p) {
-    if constexpr (!(OTHERWISE >> O & 1)) return *reinterpret_cast<const Vector<T, LANES>*>(p);
-    constexpr Index MANY = 32 * LANES;  // of such rows most warps have one alone
-    const Index n = layout.layout.size[RANK - 1], left = layout.left(), step = layout.step(O);
+    constexpr bool WHOLE = !(OTHERWISE >> O & 1), ONE = SINGLE >> O & 1, STILL = SPLAT != TOLD && SPLAT >> O & 1;
     Vector<T, LANES> v;
-    if (SINGLE >> O & 1 || (n >= MANY && left >= LANES && step == 0)) {
+    const Index left = layout.left();
+    if constexpr (WHOLE) {
+        v = *reinterpret_cast<const Vector<T, LANES>*>(p);
+    } else if constexpr (ONE || (STILL && rows_are<SPLAT> != 1)) {
+        const T own = *p, next = ONE ? own : p[layout.beyond(O)];  // the next row's; behind the last row that of the first
         #pragma unroll
-        for (int k = 0; k < LANES; k++) v.at[k] = *p;
-    } else if (n >= MANY && left >= LANES && step == 1) {
+        for (int k = 0; k < LANES; k++) v.at[k] = ONE || Index(k) < left ? own : next;
+    } else if (SPLAT != TOLD && rows_are<SPLAT> == 2 && left >= LANES) {  // as most
         #pragma unroll
         for (int k = 0; k < LANES; k++) v.at[k] = p[k];
-    } else if (n >= LANES && step <= 1) {
-        const T* next = p + layout.beyond(O);  // less what has gone before it; behind the last row the first one
-        if (step == 0) {  // one value for a row, and one for the next
-            const T own = *p, other = *next;
-            #pragma unroll
-            for (int k = 0; k < LANES; k++) v.at[k] = Index(k) < left ? own : other;
-        } else {
-            #pragma unroll
-            for (int k = 0; k < LANES; k++) v.at[k] = (Index(k) < left ? p : next)[k];
-        }
     } else {
         int to[LANES];
-        layout.template steps<LANES>(O, to);
+        layout.template steps<SPLAT>(O, to);
         #pragma unroll
         for (int k = 0; k < LANES; k++) v.at[k] = p[to[k]];
     }
@@ -182,13 +177,13 @@ __device__ inline Vector<T, LANES> load(const Straddling<OTHERWISE, SINGLE, RANK
 template <int LANES, u64 SPLAT, int O, u64 OTHERWISE, u64 SINGLE, int RANK, int K, typename Index>
 __device__ inline i64 counted(const Straddling<OTHERWISE, SINGLE, RANK, K, Index>& layout, Index first, int k) {
     int to[LANES];
-    layout.template steps<LANES>(O, to);
+    layout.template steps<SPLAT>(O, to);
     return i64(first) + to[k];
 }
 // How a kernel's vector lies: as its layout says, or FLAT.
 template <u64 SPLAT, u64 OTHERWISE, u64 SINGLE, int RANK, int K, typename Index>
 __device__ inline decltype(auto) lying(const Layout<RANK, K, Index>& layout, Index i) {
-    if constexpr (SPLAT == FLAT) return Straddling<OTHERWISE, SINGLE, RANK, K, Index>(layout, i);
+    if constexpr (is_flat<SPLAT>) return Straddling<OTHERWISE, SINGLE, RANK, K, Index>(layout, i);
     else return (layout);
 }
 
@@ -353,7 +348,7 @@ cudaError_t run_map(int rank, const i64* size, const Operand (&operands)[K], cud
     if (plan.count == 0) return cudaSuccess;
     if (plan.rank > 8) return cudaErrorInvalidValue;
     if constexpr (OTHERWISE != 0) {
-        if (plan.rank <= 4 && plan.flat(operands, OTHERWISE, EACH)) return run(Variant<4, EACH, unsigned, FLAT>(), EACH);
+        if (plan.rank <= 4 && plan.flat(operands, OTHERWISE, EACH)) return run(Variant<4, EACH, unsigned, TOLD>(), EACH);
     }
     if (plan.vec > 1 && (plan.vec != VEC || plan.splat != SPLAT || plan.rank > 4)) return run_given<MOST, HELD>(plan, run);
     if (plan.vec > 1) {

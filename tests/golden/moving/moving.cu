@@ -116,7 +116,7 @@ __device__ inline i64 moving_place_element(i64 index_A_B) {
     return index_A_B;
 }
 
-// LANES elements from the i-th on. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN, or FLAT.
+// LANES elements from the i-th on. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN, or is FLAT.
 // Operands: index[A, B], place.
 template <int LANES, u64 SPLAT, typename Where, typename Index>
 __device__ inline void moving_place_vector(Index i, const Where& layout, i64* place) {
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(128)
 moving_place_kernel(Layout<RANK, 2, Index> layout, i64* place) {
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
-    if ((RANK > 1 && SPLAT != GIVEN && SPLAT != FLAT) || VEC == 1 || layout.n - i >= VEC) {
+    if ((RANK > 1 && SPLAT != GIVEN && !is_flat<SPLAT>) || VEC == 1 || layout.n - i >= VEC) {
         moving_place_vector<VEC, SPLAT>(i, lying<SPLAT, 1, 0>(layout, i), place);
     } else {  // the last few of a flat tensor
         #pragma unroll 1

@@ -59,7 +59,7 @@ __device__ inline void numbers_y_element(
     wide = i64(wide_value);
 }
 
-// LANES elements from the i-th on, the same of ROWS rows. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN, or FLAT.
+// LANES elements from the i-th on, the same of ROWS rows. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN, or is FLAT.
 // Operands: x_, k_, b, s, x_stride, double_, index[N], y, z, w, u, half, d, wide, mask.
 template <typename T, int LANES, u64 SPLAT, int ROWS, typename Where, typename Index>
 __device__ inline void numbers_y_vector(
@@ -132,7 +132,7 @@ numbers_y_kernel(
     compute<T> s8, double s9, bool even) {
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
-    if ((RANK > 1 && SPLAT != GIVEN && SPLAT != FLAT) || VEC == 1 || layout.n - i >= VEC) {
+    if ((RANK > 1 && SPLAT != GIVEN && !is_flat<SPLAT>) || VEC == 1 || layout.n - i >= VEC) {
         numbers_y_vector<T, VEC, SPLAT, ROWS>(
             i, lying<SPLAT, 124, 0>(layout, i), x_, k_, b, s, x_stride, double_, y, z, w, u, half, d, wide, mask, c,
             bound, N, a, big, odd, n, m, N_i8, s5, s6, a_f16, s8, s9, even);

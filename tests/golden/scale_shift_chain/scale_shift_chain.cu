@@ -34,7 +34,7 @@ __device__ inline F scale_shift_chain_element(F x, F s1, F b1, F s2, F b2) {
     return y;
 }
 
-// LANES elements from the i-th on, the same of ROWS rows. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN, or FLAT.
+// LANES elements from the i-th on, the same of ROWS rows. SPLAT: a bit for each operand that stands still along the last dim, or GIVEN, or is FLAT.
 // Operands: x, s1, b1, s2, b2, y.
 template <typename T, int LANES, u64 SPLAT, int ROWS, typename Where, typename Index>
 __device__ inline void scale_shift_chain_vector(
@@ -65,7 +65,7 @@ scale_shift_chain_kernel(
     Layout<RANK, 6, Index> layout, const T* x, const T* s1, const T* b1, const T* s2, const T* b2, T* y) {
     Index i = (Index(blockIdx.x) * 128 + threadIdx.x) * VEC;
     if (i >= layout.n) return;
-    if ((RANK > 1 && SPLAT != GIVEN && SPLAT != FLAT) || VEC == 1 || layout.n - i >= VEC) {
+    if ((RANK > 1 && SPLAT != GIVEN && !is_flat<SPLAT>) || VEC == 1 || layout.n - i >= VEC) {
         scale_shift_chain_vector<T, VEC, SPLAT, ROWS>(i, lying<SPLAT, 30, 0>(layout, i), x, s1, b1, s2, b2, y);
     } else {  // the last few of a flat tensor
         #pragma unroll 1
