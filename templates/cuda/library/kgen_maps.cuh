@@ -166,6 +166,10 @@ __device__ inline Vector<T, LANES> load(const Straddling<OTHERWISE, SINGLE, RANK
     } else if (SPLAT != TOLD && rows_are<SPLAT> == 2 && left >= LANES) {  // as most
         #pragma unroll
         for (int k = 0; k < LANES; k++) v.at[k] = p[k];
+    } else if constexpr (SPLAT != TOLD && rows_are<SPLAT> != 1 && LANES > 4) {  // of few, places are quicker than pointers
+        const T* next = p + layout.beyond(O);
+        #pragma unroll
+        for (int k = 0; k < LANES; k++) v.at[k] = (Index(k) < left ? p : next)[k];
     } else {
         int to[LANES];
         layout.template steps<SPLAT>(O, to);
