@@ -250,11 +250,11 @@ SHIFTED = (Rule(6144, 256, 256, 8, 4, "cluster", trims=True, above=2048),
 #: that would hold a row. From a search on an H200 (group norm, rows of 3,136 vectors).
 SEVERAL_DIMS = (Rule(3584, 512, 0, 8, 3, "shared", elements=(5, 16), trims=True, above=2048),)
 #: Before all others: for rows of several dims of one operand, which several readings reduce to what alone is stored, and which have more
-#: elements than that, so that no registers hold them. What lies far apart is read again sooner than blocks that wait for one another keep
+#: bytes than that, so that no registers hold them. What lies far apart is read again sooner than blocks that wait for one another keep
 #: it. From a search on an H200 (variances of channels, whose rows are pieces of 16, 49, 196 and 784 elements, bf16 and f32).
 SCATTERED = (Rule(ANY, 128, 128, 16, 6, "segments", registers=(1, 1), elements=(1, 1)),
              Rule(ANY, 128, 128, 8, 8, "segments", registers=(1, 4)))  # fmt: skip
-SCATTERED_ABOVE = 1 << 15
+SCATTERED_ABOVE = 1 << 16
 #: And for rows of one operand whose elements are dear. From a search on an H200 (softmax over a temperature and of capped scores).
 DEAR = (Rule(1024, 256, 0, 4, 5, "registers", trims=True, above=512), Rule(2048, 512, 0, 4, 3, "registers", trims=True, above=1024),
         Rule(8192, 256, 256, 8, 6, "cluster", trims=True, above=4096))  # fmt: skip

@@ -239,7 +239,7 @@ def plan(
     rules = [r for r in launches.RULES[apart, bool(held)] if r.readings <= reductions and not (r.alone and parameters) and dear >= r.dear]
     rules = [rule for rule in rules if not crowds(rule, vec, beside)]
     alone = splits and not stores and not pieces and bool(held) and reductions > 1  # what a row comes to is all that is stored
-    if alone and len(sizes) > 1 and n > launches.SCATTERED_ABOVE and not apart:
+    if alone and len(sizes) > 1 and chunks * size > launches.SCATTERED_ABOVE and not apart:
         known, rules = [], [*launches.SCATTERED, *rules]
     shares = bool(splits and stores and not pieces and most)
     together = side_by_side(operands, memory, main, strides, outer_sizes, outer) if n <= abreast and apart and splits else (0, 0, 0)

@@ -214,7 +214,7 @@ template <int K> struct RowPlan : RowDims<K> {
             }
             return false;
         };
-        if (inner.rank > 1 && inner.count > SCATTERED_ABOVE && !across && scatters(f)) {
+        if (inner.rank > 1 && chunks * size > SCATTERED_ABOVE && !across && scatters(f)) {
             for (const Rule& rule : SCATTERED) {
                 if (applies(rule, asked) && fits(before = team_for(rule, chunks, false), most, size)) return before;
             }
