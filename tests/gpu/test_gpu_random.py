@@ -101,6 +101,7 @@ def test_a_graph_draws_in_each_replay(target: str) -> None:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         y = dropout(x, 0.5, target=target)
+    torch.cuda.synchronize()  # torch fills the seed on the capture's stream too, and a replay's own fill does not wait for that
     torch.manual_seed(3)
     graph.replay()
     first = y.clone()
