@@ -223,9 +223,21 @@ def taken_apart(kernel: Kernel) -> Dims:
     return tuple(d for d in kernel.literals if d in places - whole and literal_size(d) <= FEW)
 
 
-def unguarded(values: Sequence[Value]) -> list[Value]:
-    """The places of which nothing else stands where they lie outside."""
+def unguarded(values: Sequence[Value], roots: Collection[int]) -> list[Value]:
+    """The places of which nothing else stands where they lie outside; `roots` are the values that are results."""
     read = Places(values)
     guards = [v.op == "where" and values[v.args[1]].op == "place" and read.guards(*v.args[:2]) for v in values]
     taken = {a for v, guard in zip(values, guards, strict=True) for k, a in enumerate(v.args) if not (guard and k == 1)}
-    return [v for at, v in enumerate(values) if v.op == "place" and at in taken]
+    return [v for at, v in enumerate(values) if v.op == "place" and (at in taken or at in roots)]
+
+
+def needing(values: Sequence[Value], roots: Collection[int]) -> list[tuple[str, str]]:
+    """The dims without elements of which something has no value, each behind what is said of it: of the greatest or least of none, and of
+    a place along a dim of what is read, but where something else stands outside.  `roots` are the values that are results."""
+    found: dict[str, str] = {}
+    for v in values:
+        if v.op in ("max", "min", "argmax", "argmin") and isinstance(v.attr, tuple):
+            found |= {f"{v.op}[{', '.join(v.attr)}] of no elements: dim {d} has size 0": d for d in v.attr}
+    for v in unguarded(values, roots) if any(v.op == "place" for v in values) else ():
+        found |= {f"a place along {d}, which has size 0": d for d in v.attr if d not in v.dims}
+    return list(found.items())

@@ -5,7 +5,7 @@ In: nothing.  Out: the classes that `expressions.py` makes and every later layer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -87,21 +87,6 @@ def exact(text: str):
 
 def stored_type(name: str) -> ValueType:
     return DTYPES[name].stored if name in DTYPES and not DTYPES[name].is_float else Float(frozenset({name}))
-
-
-def needing(values: Sequence[Value]) -> list[tuple[str, str]]:
-    """The dims without elements of which something has no value, each behind what is said of it: of the greatest or least of none, and of a
-    place along a dim of what is read, but where something else stands wherever it lies outside."""
-    found: dict[str, str] = {}
-    for v in values:
-        if v.op in ("max", "min", "argmax", "argmin") and isinstance(v.attr, tuple):
-            found |= {f"{v.op}[{', '.join(v.attr)}] of no elements: dim {d} has size 0": d for d in v.attr}
-    if any(v.op == "place" for v in values):
-        from kgen.places import unguarded  # which most kernels do without, and which reads this module
-
-        for v in unguarded(values):
-            found |= {f"a place along {d}, which has size 0": d for d in v.attr if d not in v.dims}
-    return list(found.items())
 
 
 def needs_parameter(wide: str) -> str:

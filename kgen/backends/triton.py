@@ -29,9 +29,9 @@ from kgen.ir import Blocks, Let, View, exact
 from kgen.monoids import Rides
 from kgen.ops import CALL, LOOSE, OPS, SUM, Op, Spell
 from kgen.passes import Reduce, Scan
+from kgen.places import needing
 from kgen.sized import names
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, INT, NARROW, VARIABLE, Dims, DType, Number, axes, is_literal, shown_dims, variable_of
-from kgen.values import needing
 
 MAX_F32 = Fraction(float.fromhex("0x1.fffffep127"))
 
@@ -355,9 +355,9 @@ def brief_{name}({x}, T: tl.constexpr):
 
     @staticmethod
     def needing(kernel: Kernel) -> list[tuple[str, str, str]]:
-        """What the host function refuses (`kgen.values.needing`), once for each dim, and whether a result has elements all the same: one
+        """What the host function refuses (`kgen.places.needing`), once for each dim, and whether a result has elements all the same: one
         that has the dim has none."""
-        found = {d: said for said, d in reversed(needing(kernel.values)) if not is_literal(d)}
+        found = {d: said for said, d in reversed(needing(kernel.values, [r.value for r in kernel.results])) if not is_literal(d)}
         made = []
         for d, said in reversed(found.items()):
             lacking = [r.state or r.name for r in kernel.results if d not in r.dims]

@@ -17,6 +17,7 @@ from kgen.check import Kernel, Parameter, ResultDecl
 from kgen.errors import KgenError
 from kgen.optional import is_none
 from kgen.passes import Workspace
+from kgen.places import needing
 from kgen.runtime.memory import advise
 from kgen.syntax import Header
 from kgen.types import (
@@ -35,7 +36,6 @@ from kgen.types import (
     variable_of,
 )
 from kgen.typeset import format_expr, format_type
-from kgen.values import needing
 
 _NO_HISTORY = "a plain run keeps no history: call it under torch.no_grad(), or on x.detach()"
 
@@ -152,7 +152,7 @@ def bind(kernel: Kernel, args: tuple, kwargs: dict[str, Any], out: Any, alone: b
 
 def refuse_empty(kernel: Kernel, call: Call) -> None:
     """Raise `KgenError` where a call asks for the greatest or least of no elements, as eager does."""
-    for said, dim in needing(kernel.values):
+    for said, dim in needing(kernel.values, [r.value for r in kernel.results]):
         if call.size(dim) == 0:
             raise wrong(kernel, said)
 

@@ -196,7 +196,8 @@ class Evaluator:
             return x if self.mode == "exact" and self.keeps(v) else self.lift(self.convert(x, self.dtype(name)))
         if v.op == "place":
             empty = next((d for d in v.attr if d not in v.dims and self.sizes[d] == 0), "")
-            if empty and any(self.count(r.dims) for r in self.kernel.results) and any(v is one for one in unguarded(self.kernel.values)):
+            bare = unguarded(self.kernel.values, [r.value for r in self.kernel.results]) if empty else []
+            if any(v is one for one in bare) and any(self.count(r.dims) for r in self.kernel.results):
                 raise KgenError(f"{self.kernel.name}: a place along {shown_dims(empty)}, which has size 0")
             return self.placed(v, args[0], args[1:])
         if v.op in REDUCTIONS and v.attr or v.op == "pick":

@@ -136,9 +136,11 @@ class TorchCalls(Joining):
         return replace(result, owner=first.owner if row.shares and first is not None else "")
 
     def text_of(self, shown: str, row: Row, given: dict[str, Any], params: tuple[str, ...], node: ast.Call) -> str:
+        """The text of a row that a call's arguments choose: by the value of one, or the first of which none is None.  Raises `KgenError`
+        where there is no such text."""
         if isinstance(row.texts, dict):
-            chosen = given[row.by].value if isinstance(given[row.by], Const) else names.OTHER
             if names.OTHER in row.texts:
+                chosen = given[row.by].value if isinstance(given[row.by], Const) else names.OTHER
                 return row.texts.get(chosen, row.texts[names.OTHER])
             value = self.constant(given[row.by], node, f"`{row.by}` of `{shown}`")
             if value not in row.texts:
