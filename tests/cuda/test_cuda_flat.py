@@ -40,12 +40,13 @@ def is_flat(expression: str) -> bool:
 
 
 def drawn(rng: random.Random, shape: tuple[int, ...], dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
-    """Operands of MIXED, with infinities and NaN among them; parameters may lie apart."""
+    """Operands of MIXED, with infinities and NaN among them; parameters may lie apart, along a row as well."""
     a, b, c = shape
     x, m, w, p, q, r, s = (torch.randn(own) for own in (shape, (b,), (c,), (a, c), (a, b), (a,), ()))
     x.flatten()[:: rng.choice((7, 100))] = rng.choice((torch.nan, torch.inf, -0.0, 1e-42))
     far = torch.randn(a, 3 * b)[:, ::3]
     x, w, p, q, r, s = (t.to(dtype) for t in (x, w, p, rng.choice((q, far)), r, s))
+    w = torch.stack([w, w], -1)[..., 0] if rng.random() < 0.4 else w
     return x, m, w, p, q, r, s, torch.rand(c) < 0.5
 
 
@@ -59,6 +60,7 @@ def test_vectors_of_neighbours_have_the_bits_of_elements_one_by_one(tmp_path: Pa
     run = Emulated(MIXED, tmp_path, *calls)
     flat = [name for name in run.expressions if is_flat(name)]
     assert len(flat) >= 4 and {name.split("<")[1].split(",")[0] for name in flat} == {"bf16", "float"}, run.expressions  # of f64 two at most
+    assert any(f"{FLAT | TOLD}ull" in name for name in flat) and any(f"{FLAT | TOLD}ull" not in name for name in flat), flat
     found = [run(*args) for args in calls]
     monkeypatch.setattr(maps, "_flat", lambda *_: 1)
     maps.cached_plan.cache_clear()

@@ -196,7 +196,7 @@ __device__ inline decltype(auto) lying(const Layout<RANK, K, Index>& layout, Ind
 namespace {
 namespace host {
 
-// Straddling that a thread takes where windows along a row share what they read, by the bytes of the widest operand's elements.
+// Neighbours that a thread takes where windows along a row share what they read, by the bytes of the widest operand's elements.
 [[maybe_unused]] constexpr int window_lanes(int widest) { return widest > 4 ? 16 / widest : 4; }
 // Rows of which a thread takes its columns, in vectors of so many elements, where it reads parameters of these.
 constexpr int map_rows(int vec) { return vec == 8 ? 8 : 4; }
