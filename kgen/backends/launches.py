@@ -388,7 +388,7 @@ READ_SHORT = tuple(
 READ = (
     *READ_SHORT,
     *_short("piece"),
-    Rule(64, 128, 32, 2, 8, "piece", registers=PAIR, elements=(3, 16)),
+    Rule(64, 128, 32, 2, 8, "piece", registers=PAIR, elements=(3, 16)),  # by a warp, not by blocks of few (dot products)
     Rule(1024, 512, 0, 2, 3, "piece", registers=(5, 16), elements=(1, 4)),
     Rule(1024, 512, 0, 2, 2, "piece", registers=(5, 16), elements=(5, 16)),
     Rule(2048, 512, 0, 4, 3, "piece", registers=FEW, elements=(1, 4)),
