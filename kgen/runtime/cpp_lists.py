@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kgen.backends import backend
 from kgen.backends.cpp import Cpp
-from kgen.runtime import rows
+from kgen.runtime import strided
 
 if TYPE_CHECKING:
     from kgen.check import Kernel
@@ -77,7 +77,7 @@ class ListLauncher:
             return None
         shape = call.shape(unit.dims)
         strides = [call.strides(tensors[t.spec_name], t.dims, unit.dims) for t in unit.operands]
-        merged, steps = rows.merged(shape, strides, -1, 1)
+        merged, steps = strided.merged(shape, strides, -1, 1)
         if len(merged) > 1 or any(step[0] not in (0, 1) for step in steps):
             return None
         by_name = {t.spec_name: step[0] for t, step in zip(unit.operands, steps, strict=True)}

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from kgen.backends.cuda_layouts import FLAT, LONG, SPLATS, TINY, TOLD, Groups
 from kgen.backends.launches import MAP_MANY, WINDOW_LANES, map_rows, pieces, window_rows
-from kgen.runtime import rows
+from kgen.runtime import strided
 from kgen.runtime.driver import THREADS
 from kgen.runtime.limits import INT_MAX, UINT_MAX
 from kgen.runtime.verified import verify_map
@@ -82,7 +82,7 @@ def plan(
     """
     if (n := math.prod(sizes)) == 0:
         return None
-    shape, strides_of = rows.merged(sizes, strides, -1, 1)
+    shape, strides_of = strided.merged(sizes, strides, -1, 1)
     splat = sum(1 << o for o, row in enumerate(strides_of) if row[-1] == 0)
     moving = [size for size, row in zip(itemsizes, strides_of, strict=True) if row[-1] != 0]
     vec = most = 16 // max((1, *moving)) if splat < 1 << SPLATS and not single else 1
@@ -93,7 +93,7 @@ def plan(
     windows = window_rows(taps, row >= 0, divides, along >= 0, shares) if single and n >= MAP_MANY and known else 1
     under = single and row >= 0 and known
     if windows > 1 and not under:
-        shape, strides_of, windows = rows.rows_last(shape, strides_of, itemsizes, windows)
+        shape, strides_of, windows = strided.rows_last(shape, strides_of, itemsizes, windows)
     last = max((sum((size - 1) * s for size, s in zip(shape, row, strict=True)) for row in strides_of), default=0)
     wide = n > UINT_MAX - THREADS * vec or last > UINT_MAX
     still = all(row[0] == 0 for k, row in enumerate(strides_of) if held >> k & 1)

@@ -26,6 +26,7 @@ from kgen.runtime.driver import THREADS, Function, arch_of, available, context, 
 from kgen.runtime.limits import MAX_GRID, limits
 from kgen.runtime.recall import packed, unpacked
 from kgen.runtime.sorts import sort
+from kgen.runtime.strided import RowOperandPlace
 from kgen.types import DTYPES, ELLIPSIS, FLOAT, Number
 
 if TYPE_CHECKING:
@@ -114,10 +115,10 @@ def rows_plan(
     )  # fmt: skip
 
 
-def places(unit: RowLayout, operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]]) -> tuple[rows.RowOperandPlace, ...]:
+def places(unit: RowLayout, operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]]) -> tuple[RowOperandPlace, ...]:
     """The operands as the planners take them."""
     return tuple(
-        rows.RowOperandPlace(outer, inner, size, address, o.element, o.kept, o.role != "result", o.rowed(unit.rows), o.role == "state")
+        RowOperandPlace(outer, inner, size, address, o.element, o.kept, o.role != "result", o.rowed(unit.rows), o.role == "state")
         for (address, outer, inner, size), o in zip(operands, unit.operands, strict=True)
     )
 

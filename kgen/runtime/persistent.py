@@ -16,9 +16,10 @@ from math import prod
 from kgen.backends import devices, round_launches
 from kgen.backends.launches import MOST_READINGS
 from kgen.backends.shared import MAX_STATIC, declared
-from kgen.runtime import rows
+from kgen.runtime import rows, strided
 from kgen.runtime.rounds import RoundsPlan, each
-from kgen.runtime.rows import FAR, RowOperandPlace, RowPlan, Team, Walk
+from kgen.runtime.rows import RowPlan, Team, Walk
+from kgen.runtime.strided import FAR, RowOperandPlace
 from kgen.runtime.verified import verify_rounds
 
 
@@ -33,10 +34,10 @@ def plan(
     if rows_ == 0 or not 0 < reductions <= MOST_READINGS // 2:
         return None
     memory = [k for k, o in enumerate(operands) if o.element and o.itemsize]
-    main = rows._main(operands, memory)
-    sizes, strides = rows.merged(inner_sizes, [o.strides for o in operands], main)
-    outer_sizes, outer = rows.merged(row_sizes, [o.row_strides for o in operands], main)
-    vec, edges, wide = rows._vectors(operands, memory, main, sizes, strides, outer, n)
+    main = strided.main_of(operands, memory)
+    sizes, strides = strided.merged(inner_sizes, [o.strides for o in operands], main)
+    outer_sizes, outer = strided.merged(row_sizes, [o.row_strides for o in operands], main)
+    vec, edges, wide = strided.vectors(operands, memory, main, sizes, strides, outer, n)
     if vec == 1 or len(sizes) > 1 or any(strides[k][-1] != 1 if edges else not wide >> k & 1 for k in memory):
         return None
     if edges and len(outer_sizes) > 1:
@@ -55,7 +56,7 @@ def plan(
         return None
     room -= room % vec if edges else 0
     groups = min(rows_, room)
-    index64 = rows._furthest(rows_ + 8 * groups, n, sizes, strides, outer_sizes, outer) > FAR or rows_ * segments > FAR
+    index64 = strided.furthest(rows_ + 8 * groups, n, sizes, strides, outer_sizes, outer) > FAR or rows_ * segments > FAR
     walk = Walk(
         team.threads, team.blocks, team.team, False, team.vectors, vec, edges, wide, main, False, team.keep, team.cluster > 0, -1,
         len(outer_sizes), 1, len(operands), max(1, gathers), index64, stages,

@@ -21,8 +21,9 @@ from kgen.backends.launches import MOST_READINGS, SECTOR
 from kgen.backends.round_launches import COLUMN_LANES, FINISH, MOST_ROUNDS, Round
 from kgen.backends.shared import MAX_STATIC, declared
 from kgen.errors import KgenError
-from kgen.runtime import rows
-from kgen.runtime.rows import FAR, RowOperandPlace, RowPlan, Team, Walk
+from kgen.runtime import rows, strided
+from kgen.runtime.rows import RowPlan, Team, Walk
+from kgen.runtime.strided import FAR, RowOperandPlace
 from kgen.runtime.verified import verify_rounds
 
 
@@ -79,11 +80,11 @@ def plan(
         row_sizes, operands = (0,), tuple(o._replace(row_strides=(0,)) for o in operands)
     memory = [k for k, o in enumerate(operands) if o.element and o.itemsize]
     moving = [operands[k].itemsize for k in memory if operands[k].read and operands[k].row_dims]
-    main = rows._main(operands, memory)
-    sizes, strides = rows.merged(inner_sizes, [o.strides for o in operands], main)
-    outer_sizes, outer = rows.merged(row_sizes, [o.row_strides for o in operands], main)
+    main = strided.main_of(operands, memory)
+    sizes, strides = strided.merged(inner_sizes, [o.strides for o in operands], main)
+    outer_sizes, outer = strided.merged(row_sizes, [o.row_strides for o in operands], main)
     along = [k for k in memory if operands[k].read or operands[k].row_dims]  # columns' results are written one by one, at the end
-    vec, _, wide = rows._vectors(operands, along, main, sizes, strides, outer, n, True)
+    vec, _, wide = strided.vectors(operands, along, main, sizes, strides, outer, n, True)
     step = strides[main][-1]
     apart = bool(memory) and step != 0 and step * operands[main].itemsize >= SECTOR
     limits = devices.limits(arch)
@@ -106,7 +107,7 @@ def plan(
         room = max(1, room // segments)
     groups = min(wanted, room * max(1, -(-wanted // (room * MOST_ROUNDS))))
     every = groups * teams
-    index64 = rows._furthest(rows_ + 8 * every, n, sizes, strides, outer_sizes, outer) > FAR or rows_ * segments > FAR
+    index64 = strided.furthest(rows_ + 8 * every, n, sizes, strides, outer_sizes, outer) > FAR or rows_ * segments > FAR
     walk = Walk(
         team.most or team.threads, team.blocks, team.team, team.across, team.vectors, vec, False, wide, main, split, 3, bool(team.cluster),
         -1, len(outer_sizes), len(sizes), len(operands), max(1, gathers), index64, stages,

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from kgen.backends import scan_launches as table
 from kgen.backends.launches import ANY, SECTOR
 from kgen.ir import Broken
-from kgen.runtime import rows
-from kgen.runtime.rows import FAR, RowOperandPlace
+from kgen.runtime import strided
+from kgen.runtime.strided import FAR, RowOperandPlace
 
 
 class Along(NamedTuple):
@@ -110,8 +110,8 @@ def plan(
         return None
     memory = [k for k, o in enumerate(operands) if o.element and o.itemsize]
     read = [operands[k].itemsize for k in memory if operands[k].read]
-    main = rows._main(operands, memory)
-    sizes, strides = rows.merged(row_sizes, [o.row_strides for o in operands], main)
+    main = strided.main_of(operands, memory)
+    sizes, strides = strided.merged(row_sizes, [o.row_strides for o in operands], main)
     steps = tuple(o.strides[0] for o in operands)
     vec = 16 // max((operands[k].itemsize for k in memory), default=8)
     much = partial > 8 or len(memory) > 3

@@ -19,7 +19,8 @@ from kgen.runtime.limits import INT_MAX, MAX_THREADS, UINT_MAX, Limits
 if TYPE_CHECKING:
     from kgen.runtime.maps import Plan
     from kgen.runtime.rounds import RoundsPlan
-    from kgen.runtime.rows import RowOperandPlace, RowPlan
+    from kgen.runtime.rows import RowPlan
+    from kgen.runtime.strided import RowOperandPlace
 
 
 def verify_rows(

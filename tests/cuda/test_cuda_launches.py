@@ -24,7 +24,7 @@ from kgen.backends.launches import STORING
 from kgen.grad import backward
 from kgen.parts import over_parts
 from kgen.resources import resource
-from kgen.runtime import maps, nvrtc, persistent, rounds, rows, tiles, tuned
+from kgen.runtime import maps, nvrtc, persistent, rounds, rows, strided, tiles, tuned
 from kgen.runtime.arguments import index_strides
 from kgen.runtime.limits import limits
 from kgen.show import show
@@ -442,19 +442,19 @@ def rows_alike(call: Call, file: File) -> str:
     assert [step.follows for step in made.steps] == [k > 0 and limits(call.arch).cluster > 0 for k in range(len(made.steps))]
     # A file has few kernels of a pass that reads neighbours, which all others find one by one, and of short rows and columns for one kind of
     # vectors; none of rows that move as one piece of a block, or for narrow columns.
-    def without(**others: Any) -> Any:
-        rows.cached.cache_clear()
-        with mock.patch.multiple(rows, _staged=lambda *_: None, _narrow=lambda *_: None, side_by_side=whole_or_one, **others):
-            found = real(*asks[0])
-        rows.cached.cache_clear()
-        return found
+    def without(vectors: Any = strided.vectors, **others: Any) -> Any:
+        lying = mock.patch.multiple(strided, vectors=vectors, **others)
+        fewer = mock.patch.multiple(rows, cached=rows.plan, _staged=lambda *_: None, _narrow=lambda *_: None, side_by_side=whole_or_one)
+        with lying, fewer, mock.patch.object(rounds, "cached", rounds.plan):
+            return real(*asks[0])
 
+    planned = without()
     if isinstance(planned, rows.RowPlan):
-        planned = without()
         if call.unit.near and not in_lines(call, planned):
-            planned = without(_vectors=lambda *_: (1, False, 0))
+            planned = without(lambda *_: (1, False, 0))
         elif len(planned.sizes) == 1 and planned.n < SHORT:
             planned = without(narrower=lambda vec, steps: 1 if any(s % vec for s in steps) else vec)
+    planned = fitted(planned, call.unit)
     is_same(noted, planned, call.arch)
     walk, under = planned.launches[0][0], planned.under if isinstance(planned, rounds.RoundsPlan) else planned
     assert all(("Nearby<" in line) == bool(call.unit.near) for line in noted if "Walk = " in line), noted
