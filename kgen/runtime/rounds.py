@@ -84,7 +84,7 @@ def plan(
     sizes, strides = strided.merged(inner_sizes, [o.strides for o in operands], main)
     outer_sizes, outer = strided.merged(row_sizes, [o.row_strides for o in operands], main)
     along = [k for k in memory if operands[k].read or operands[k].row_dims]  # columns' results are written one by one, at the end
-    vec, _, wide = strided.vectors(operands, along, main, sizes, strides, outer, n, True)
+    vec, _, wide = (strided.vectors if gathers else strided.straddling)(operands, along, main, sizes, strides, outer, n, True)
     step = strides[main][-1]
     apart = bool(memory) and step != 0 and step * operands[main].itemsize >= SECTOR
     limits = devices.limits(arch)

@@ -22,7 +22,7 @@ from kgen.backends.devices import Limits
 from kgen.backends.launches import CROWDED, FEW_LONG_ROWS, FEW_ROWS, LONG_ROW, MAX_SHARED, MOST_ABREAST, SECTOR, STAGED, Rule, Step
 from kgen.backends.shared import MAX_STATIC, declared
 from kgen.runtime import strided
-from kgen.runtime.strided import FAR, RowOperandPlace
+from kgen.runtime.strided import FAR, STRADDLES, RowOperandPlace
 from kgen.runtime.verified import verify_rows
 
 class Walk(NamedTuple):
@@ -166,7 +166,8 @@ def plan(
     sizes, strides = strided.merged(inner_sizes, [o.strides for o in operands], main, ordered=pieces)
     outer_sizes, outer = strided.merged(row_sizes, [o.row_strides for o in operands], main)
     staged = None if pieces or not reductions else _staged(operands, memory, main, sizes, strides, outer_sizes, outer, limits.shared)
-    vec, edges, wide = staged[1:4] if staged else strided.vectors(operands, memory, main, sizes, strides, outer, n)
+    vectors = strided.vectors if pieces or gathers else strided.straddling
+    vec, edges, wide = staged[1:4] if staged else vectors(operands, memory, main, sizes, strides, outer, n)
     far = strided.furthest(rows, n, sizes, strides, outer_sizes, outer) > FAR
     chunks = n // vec  # whole vectors, wherever the row begins within one
     held = [operands[k].itemsize for k in memory if operands[k].kept]
@@ -190,7 +191,7 @@ def plan(
     rules = [r for r in launches.RULES[apart, bool(held)] if r.readings <= reductions and not (r.alone and parameters) and dear >= r.dear]
     rules = [rule for rule in rules if not crowds(rule, vec, beside)]
     alone = splits and not stores and not pieces and bool(held) and reductions > 1  # what a row comes to is all that is stored
-    if alone and len(sizes) > 1 and chunks * size > launches.SCATTERED_ABOVE and not apart:
+    if alone and len(sizes) > 1 and chunks * size > launches.SCATTERED_ABOVE and not (apart or wide & STRADDLES):
         known, rules = [], [*launches.SCATTERED, *rules]
     shares = bool(splits and stores and not pieces and most)
     together = side_by_side(operands, memory, main, strides, outer_sizes, outer) if n <= abreast and apart and splits else (0, 0, 0)

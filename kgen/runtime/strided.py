@@ -8,6 +8,9 @@ from typing import NamedTuple
 #: An offset beyond this takes 64 bits: a little below 2^32, for steps behind the last element.
 FAR = 2**32 - 1 - 2**20
 
+#: The bit of WIDE of a `Walk` whose vectors go over the ends of a row's innermost dim, and how many operands leave it free.
+STRADDLES, MOST_STRADDLED = 1 << 47, 15
+
 
 class RowOperandPlace(NamedTuple):
     """An operand of a call: strides in elements along the row dims and the inner ones; no `itemsize` for an index, which has no memory."""
@@ -133,3 +136,22 @@ def even(memory: Sequence[int], wide: int, sizes: tuple[int, ...], strides: Sequ
 def dense(sizes: Sequence[int], own: Sequence[int]) -> bool:
     """Whether an operand's dims are one in memory, whose elements follow one another as far apart as those of the innermost."""
     return all(a == b * size for a, b, size in zip(own, own[1:], sizes[1:], strict=False))
+
+
+def straddling(
+    operands: Sequence[RowOperandPlace], memory: Sequence[int], main: int, sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]],
+    outer: Sequence[tuple[int, ...]], n: int, whole: bool = False,
+) -> tuple[int, bool, int]:  # fmt: skip
+    """As `vectors`, of a row of several dims whose vectors may go over the ends of the innermost, and take at least four times as many
+    elements so: where all that moves along it is one piece of memory, and all else stands still along it, of which a vector has two elements
+    at most.  Of what the kernel's `Walk` has for WIDE, STRADDLES then says so.  On an H200 vectors twice as wide took longer (a group norm
+    of lines of 196 elements in bf16)."""
+    usual = vectors(operands, memory, main, sizes, strides, outer, n, whole)
+    moving = [k for k in memory if strides[k][-1] != 0]
+    pieces = all(strides[k][-1] == 1 and dense(sizes, strides[k]) for k in moving)
+    if not pieces or len(sizes) == 1 or len(operands) > MOST_STRADDLED or any(o.element and not o.itemsize for o in operands):
+        return usual
+    vec, edges, wide = vectors(operands, moving, main, (n,), [(own[-1],) for own in strides], outer, n, whole)
+    if vec <= 2 * usual[0] or sizes[-1] < vec:
+        return usual
+    return vec, edges, wide | STRADDLES | sum(1 << 32 + k for k in moving)

@@ -15,6 +15,7 @@ from kgen.backends.launches import LATER, STAGED
 from kgen.backends.shared import MAX_STATIC
 from kgen.ir import Broken
 from kgen.runtime.limits import INT_MAX, MAX_THREADS, UINT_MAX, Limits
+from kgen.runtime.strided import MOST_STRADDLED, STRADDLES, dense
 
 if TYPE_CHECKING:
     from kgen.runtime.maps import Plan
@@ -207,16 +208,20 @@ def _verify_memory(plan: RowPlan, walk: Any, operands: Sequence[RowOperandPlace]
     main = walk.main
     if operands and operands[main].element and operands[main].itemsize:
         hold(plan.misaligned == place(main) % walk.vec, "a row's vectors begin where the operand's do")
+    over = walk.rank > 1 and len(operands) <= MOST_STRADDLED and bool(walk.wide & STRADDLES)
+    hold(not over or 1 < walk.vec <= plan.sizes[-1], "a vector goes over the end of one run of elements at most")
     for k, o in enumerate(operands):
-        if walk.vec > 1 and len(operands) < 32 and walk.wide >> 32 + k & 1:
-            own = plan.strides[k]
-            dense = all(a == b * size for a, b, size in zip(own, own[1:], plan.sizes[1:], strict=False))
-            hold(dense if walk.wide >> k & 1 else own[-1] == 0, "an even operand's dims are one, or it stands still")
+        own = plan.strides[k]
+        if over:
+            still = not o.element or (o.itemsize > 0 and own[-1] == 0) or not (o.read or o.row_dims)  # or is stored at the end
+            hold(own[-1] == 1 and dense(plan.sizes, own) if walk.wide >> 32 + k & 1 else still, "an operand's dims are one, or it stands still")
+        elif walk.vec > 1 and len(operands) < 32 and walk.wide >> 32 + k & 1:
+            hold(dense(plan.sizes, own) if walk.wide >> k & 1 else own[-1] == 0, "an even operand's dims are one, or it stands still")
         if walk.vec == 1 or not walk.wide >> k & 1:
             continue
         hold(o.element and 0 < o.itemsize * walk.vec <= 16, "16 bytes at most move at once")
-        hold(plan.strides[k][-1] == 1 and not any(s % walk.vec for s in plan.strides[k][:-1]), "a vector's elements are neighbours")
-        hold(walk.rank == 1 or plan.sizes[-1] % walk.vec == 0, "a vector lies in one run of elements")
+        hold(own[-1] == 1 and not any(s % walk.vec for s in own[:-1] if not over), "a vector's elements are neighbours")
+        hold(walk.rank == 1 or over or plan.sizes[-1] % walk.vec == 0, "a vector lies in one run of elements")
         apart = [place(k) - place(main), *(a - b for a, b in zip(plan.row_strides[k], plan.row_strides[main], strict=True))]
         hold(not any(s % walk.vec for s in apart), "operands in vectors are aligned alike")
     if not walk.edges and walk.vec > 1:

@@ -34,7 +34,7 @@ struct Partials {
     template <typename In> __device__ static constexpr auto adds(int) -> decltype(&In::write, true) { return true; }
     template <typename In> __device__ static constexpr bool adds(long) { return false; }
     // The registers that a vector of an input takes as two aligned ones.
-    template <typename In> __device__ static constexpr auto halved(int) -> decltype(int(In::HALVES)) { return In::HALVES ? int(In::BYTES) / 2 : 0; }
+    template <typename In> __device__ static constexpr auto halved(int) -> decltype(int(In::HALVES)) { return In::HALVES ? int(In::BYTES) / 2 : In::PARTS ? 4 : 0; }
     template <typename In> __device__ static constexpr int halved(long) { return 0; }
     // Whether an input is read from memory each time.
     template <typename In> __device__ static constexpr auto fetched(int) -> decltype(In::HELD == 0) { return In::HELD == 0; }

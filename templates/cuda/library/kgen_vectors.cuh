@@ -48,6 +48,34 @@ template <typename T, int VEC> struct Halves {
     __device__ Vector<T, VEC> whole() const { return shifted<T, VEC>(low, high, over); }
 };
 
+// A vector that has one element in its first places, so many at most, and another in those that follow.
+template <typename T, int VEC, typename Index> struct Parted {
+    T low, high;
+    Index many;
+
+    __device__ Vector<T, VEC> whole() const {
+        const Words<T> first(low), second(high);
+        Vector<T, VEC> v;
+        #pragma unroll
+        for (int k = 0; k < VEC; k++) {
+            Words<T> own;
+            #pragma unroll
+            for (int w = 0; w < own.COUNT; w++) own.at[w] = Index(k) < many ? first.at[w] : second.at[w];
+            v.at[k] = own;
+        }
+        return v;
+    }
+};
+
+// That of an operand that stands still along a row's innermost dim, a line of which has as many elements as a vector at least, from `first` on.
+template <int O, typename T, typename Walk>
+__device__ inline Parted<T, Walk::LANES, typename Walk::Place> parted(const Walk& walk, const T* p, typename Walk::Place first) {
+    constexpr int VEC = Walk::LANES, LAST = Walk::RANK - 1;
+    using Place = typename Walk::Place;
+    const Place line = walk.rows.size[LAST], left = line - first % line, at = walk.offset(O, first);
+    return {p[at], p[LAST == 1 ? at + (left < VEC ? walk.rows.stride[O][0] : Place(0)) : walk.offset(O, first + VEC - 1)], left};
+}
+
 // What an element adds to sums about a maximum, as a function of the element alone.
 template <typename Part, typename About> struct Sums {
     const Part& top;

@@ -50,6 +50,8 @@ struct Walk : Partials {
     static constexpr bool PLAIN = !EDGES && !ACROSS && VEC > 1 && WIDE != GIVEN;
     static constexpr int OWN = vectors_of_piece(PLAIN && PIECE % VEC == 0 ? PIECE / VEC : 1, VECTORS, TEAM, CLUSTER || SEGMENTS);
     static constexpr int BESIDE = OWN == 1 ? 1 : PIECE / VEC / OWN;
+    // Whether vectors go over the ends of a row's innermost dim: of operands whose dims are one in memory (`even`). Others stand still along it.
+    static constexpr bool STRADDLES = RI > 1 && K < 16 && WIDE != GIVEN && (WIDE >> 47 & 1);
     // How many of the elements outside of a row's whole vectors a thread takes at most.
     static constexpr int LOOSE = !EDGES ? 0 : TEAM == 0 ? 1 : (2 * VEC - 3 + TEAM) / TEAM;
 
@@ -170,17 +172,16 @@ struct Walk : Partials {
     // Where element i of a row lies in operand k.
     __device__ Index offset(int k, Index i) const {
         if (LINE > 0 && RI == 2) return i / (LINE + !LINE) * rows.stride[k][0] + i % (LINE + !LINE) * rows.stride[k][RI - 1];
-        return !TOGETHER && even(k) && wide(k) ? i : place_of(rows.size, rows.stride[k], i);
+        return !TOGETHER && even(k) && (wide(k) || STRADDLES) ? i : place_of(rows.size, rows.stride[k], i);
     }
     template <int O, typename T> __device__ Vector<T, VEC> load(const T* p, const Chunk& c) const {
         const Index from = offset(O, c.first), step = wide(O) ? 1 : rows.stride[O][RI - 1];
         if (wide(O)) {
             return *reinterpret_cast<const Vector<T, VEC>*>(p + from);
-        } else if constexpr (RI > 1 && even(O)) {
-            Vector<T, VEC> v;
-            #pragma unroll
-            for (int k = 0; k < VEC; k++) v.at[k] = p[from];
-            return v;
+        } else if constexpr (STRADDLES && !even(O)) {
+            return parted<O>(*this, p, c.first).whole();
+        } else if constexpr (RI > 1 && even(O) && !STRADDLES) {
+            return Parted<T, VEC, Index>{p[from], p[from], VEC}.whole();
         } else if constexpr (SHIFTS<T>) {
             return Halves<T, VEC>().load(p, head, rows.n, c.first, from, step).whole();
         } else {
@@ -192,17 +193,18 @@ struct Walk : Partials {
     }
 
     // Whether vectors of an operand that begin elsewhere than those of MAIN are made of the aligned ones that they lie in.
-    template <typename T> static constexpr bool SHIFTS = EDGES && RI == 1 && VEC * sizeof(T) >= 8;
+    template <typename T> static constexpr bool SHIFTS = EDGES && (RI == 1 || STRADDLES) && VEC * sizeof(T) >= 8;
 
     // What is read of an operand along the row: kept on the chip, or read each time.
     template <int O, typename T, bool KEPT> struct Input {
         static constexpr int HELD = KEPT ? KEEP : 0;
-        static constexpr bool HALVES = HELD == 0 && SHIFTS<T> && WIDE != GIVEN && !(WIDE >> O & 1);
+        static constexpr bool HALVES = HELD == 0 && SHIFTS<T> && even(O) && WIDE != GIVEN && !(WIDE >> O & 1), PARTS = HELD == 0 && STRADDLES && !even(O);
         static constexpr unsigned BYTES = VEC * sizeof(T);
         const T* p;
         unsigned shared = 0, taken = 0;  // by a reading before
         Vector<T, VEC> held[HELD == 1 ? VECTORS : 1], now[VECTORS];
         Halves<T, VEC> halves[HALVES ? VECTORS : 1];
+        Parted<T, VEC, Index> parts[PARTS ? VECTORS : 1];
         T loose[LOOSE > 0 ? LOOSE : 1];  // on their way with the rest
 
         __device__ Input(Walk& walk, const T* start) : p(walk.template start_of<O>(start)) {
@@ -239,11 +241,12 @@ struct Walk : Partials {
         }
         // The v-th vector of this thread: fetched from memory some time before it is used, or taken from where it is held.
         __device__ void fetch(const Walk& walk, const Chunk& c, int v) {
-            if constexpr (HALVES) halves[v].load(p, walk.head, walk.rows.n, c.first, walk.offset(O, c.first), walk.rows.stride[O][RI - 1]);
+            if constexpr (PARTS) parts[v] = parted<O>(walk, p, c.first);
+            else if constexpr (HALVES) halves[v].load(p, walk.head, walk.rows.n, c.first, walk.offset(O, c.first), walk.rows.stride[O][RI - 1]);
             else if constexpr (HELD == 0) now[v] = walk.template load<O>(p, c);
         }
         __device__ void take(const Walk& walk, int v, int k) {
-            if constexpr (HALVES) now[k] = halves[k].whole();
+            if constexpr (HALVES || PARTS) now[k] = HALVES ? halves[HALVES ? k : 0].whole() : parts[PARTS ? k : 0].whole();
             if constexpr (HELD == 1) {
                 if (VECTORS * VEC > 16 && taken > 0) renew(walk, v);
                 now[k] = held[v];

@@ -1,0 +1,92 @@
+"""Rows of several dims that are one piece of memory, beside parameters of the outer ones: vectors go over the ends of the innermost; run on the CPU."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import kgen  # noqa: E402
+from kgen.runtime import arguments, nvrtc  # noqa: E402
+from kgen.runtime.strided import STRADDLES  # noqa: E402
+from kgen.testing.bounds import Analysis  # noqa: E402
+from tests.cuda.emulated import Emulated  # noqa: E402
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+
+#: A norm of groups of channels; a sum of few of which each has a weight; two operands, one of three dims, beside parameters of two kinds.
+GROUPS = "groups(x: T[B, G, C, S], w: T[G, C], b: T32[G, C]) -> y: T[B, G, C, S]\n\nd = x - mean[C, S](x)\ny = d * rsqrt(mean[C, S](d^2) + 0.1) * w + b\n"
+WEIGHED = "weighed(x: T[B, C, S], w: T[C]) -> y: T32[B]\n\ny = sum[C, S](x * w)\n"
+CUBES = "cubes(x: T[B, C, H, S], g: T[B, C, H, S], w: T[B, C, H], v: T[C]) -> y: T[B, C, H, S]\n\ny = (x - mean[C, H, S](x)) * w * g + v\n"
+TEXTS = {"groups": GROUPS, "weighed": WEIGHED, "cubes": CUBES}
+#: Of x: lines of a vector and a bit, of no whole vectors, of half ones; rows that begin anywhere, some of which are no whole vectors.
+SHAPES = {
+    "groups": ((3, 2, 16, 49), (5, 2, 3, 49), (2, 3, 5, 9), (2, 2, 8, 196), (1, 2, 31, 333)),
+    "weighed": ((5, 16, 49), (3, 7, 13), (2, 31, 333)),
+    "cubes": ((3, 4, 5, 11), (2, 2, 3, 101), (1, 6, 9, 49)),
+}
+
+
+def given(name: str, shape: tuple[int, ...], dtype: Any) -> tuple[Any, ...]:
+    x = torch.randn(shape).to(dtype)
+    if name == "groups":
+        return x, torch.randn(shape[1:3]).to(dtype), torch.randn(shape[1:3])
+    if name == "weighed":
+        return x, torch.randn(shape[1]).to(dtype)
+    return x, torch.randn(shape).to(dtype), torch.randn(shape[:3]).to(dtype), torch.randn(shape[1]).to(dtype)
+
+
+def walks(expressions: list[str]) -> set[tuple[int, bool]]:
+    """The elements of a vector, and whether these go over the ends of lines."""
+    found = [re.search(r"Walk<([^<>]*)>", e) for e in expressions]
+    return {(int(v[5]), bool(int(v[7].removesuffix("ull")) & STRADDLES)) for m in found if m for v in [m[1].split(", ")]}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("name", TEXTS)
+def test_vectors_go_over_the_ends_of_lines_within_their_bounds(name: str, dtype: Any, tmp_path: Path) -> None:
+    """A row has the same bits alone; an operand that lies otherwise than the rows begin is read where it is."""
+    torch.manual_seed(0)
+    calls = [given(name, shape, dtype) for shape in SHAPES[name]]
+    wide = 16 // dtype.itemsize
+    calls = [call for call in calls if call[0].shape[-1] >= wide]
+    alone = [tuple(t[-1:].clone() if t.dim() == call[0].dim() or (name == "cubes" and t.dim() == 3) else t for t in call) for call in calls]
+    shifted = []
+    for call in calls:
+        room = torch.zeros(call[0].numel() + 1, dtype=dtype)[1:]
+        shifted.append((room.view(call[0].shape).copy_(call[0]), *call[1:]))
+    kernel = Emulated(TEXTS[name], tmp_path, *calls, *alone, *shifted)
+    assert (wide, True) in walks(kernel.expressions), kernel.expressions
+    names = [p.name for p in kernel.kernel.params if p.is_tensor]
+    for call, single, other in zip(calls, alone, shifted, strict=True):
+        (want,) = Analysis(kernel.kernel, dict(zip(names, call, strict=True)), "cuda").results()
+        made, again = kernel(*call)["y"], kernel(*other)["y"]
+        assert bool((made.double() - want.exact).abs().le(want.bound).all()), call[0].shape
+        assert bool((again.double() - want.exact).abs().le(want.bound).all()), call[0].shape
+        if call[0][0].numel() % wide == 0:  # else a row begins elsewhere within a vector when it is alone
+            assert torch.equal(kernel(*single)["y"], made[-1:]), call[0].shape
+
+
+def ways(text: str, *tensors: Any) -> set[tuple[int, bool]]:
+    kernel = kgen.loads(text).kernel
+    return walks(nvrtc.expressions(kernel, arguments.bind(kernel, tensors, {}, None), "sm_90"))
+
+
+def test_what_lies_otherwise_goes_along_lines() -> None:
+    """Lines of whole vectors or of less than one, operands with gaps or of the last dim alone, and elements that know their place."""
+    along = "along(x: T[B, C, S], w: T[S]) -> y: T[B, C, S]\n\ny = x * w / sum[C, S](x)\n"
+    placed = "placed(x: T[B, C, S], w: T[C]) -> y: T[B, C, S]\n\ny = x * w / sum[C, S](x if index[S] < 4 else 0)\n"
+
+    def x(*shape: int) -> Any:
+        return torch.empty(shape, dtype=torch.bfloat16)
+
+    assert ways(WEIGHED, x(4, 40, 64), x(40)) == {(8, False)} and ways(WEIGHED, x(4, 40, 49), x(40)) == {(8, True)}
+    assert ways(WEIGHED, x(4, 40, 98), x(40)) == {(8, True)} and ways(WEIGHED, x(4, 40, 196), x(40)) == {(4, False)}
+    assert ways(WEIGHED, x(4, 40, 7), x(40)) == {(1, False)} and ways(WEIGHED, x(4, 40, 50)[..., :49], x(40)) == {(1, False)}
+    assert ways(along, x(4, 40, 49), x(49)) == {(1, False)}
+    assert ways(placed, x(4, 40, 49), x(40)) == {(1, False)}
