@@ -117,9 +117,10 @@ def rows_plan(
 
 def places(unit: RowLayout, operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]]) -> tuple[RowOperandPlace, ...]:
     """The operands as the planners take them."""
+    lends = unit.lasting.of if unit.lasting else 0
     return tuple(
-        RowOperandPlace(outer, inner, size, address, o.element, o.kept, o.role != "result", o.rowed(unit.rows), o.role == "state")
-        for (address, outer, inner, size), o in zip(operands, unit.operands, strict=True)
+        RowOperandPlace(outer, inner, size, address, o.element, o.kept, o.role != "result", o.rowed(unit.rows), o.role == "state", bool(lends >> k & 1))
+        for k, ((address, outer, inner, size), o) in enumerate(zip(operands, unit.operands, strict=True))
     )
 
 

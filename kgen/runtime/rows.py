@@ -22,7 +22,7 @@ from kgen.backends.devices import Limits
 from kgen.backends.launches import CROWDED, FEW_LONG_ROWS, FEW_ROWS, LONG_ROW, MAX_SHARED, MOST_ABREAST, SECTOR, STAGED, Rule, Step
 from kgen.backends.shared import MAX_STATIC, declared
 from kgen.runtime import strided
-from kgen.runtime.strided import FAR, STRADDLES, RowOperandPlace
+from kgen.runtime.strided import FAR, RELEASES, STRADDLES, RowOperandPlace
 from kgen.runtime.verified import verify_rows
 
 class Walk(NamedTuple):
@@ -170,7 +170,9 @@ def plan(
     vec, edges, wide = staged[1:4] if staged else vectors(operands, memory, main, sizes, strides, outer, n)
     far = strided.furthest(rows, n, sizes, strides, outer_sizes, outer) > FAR
     chunks = n // vec  # whole vectors, wherever the row begins within one
-    held = [operands[k].itemsize for k in memory if operands[k].kept]
+    released = strided.released(operands, vec, wide, sizes, strides)
+    wide |= RELEASES if released else 0
+    held = [operands[k].itemsize for k in memory if operands[k].kept and k not in released]
     step = strides[main][-1]
     read = [operands[k].itemsize for k in memory if operands[k].read]
     beside_others = splits and n <= abreast and step > 1  # by declaration the neighbours of its elements are of other rows

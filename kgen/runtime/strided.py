@@ -8,8 +8,9 @@ from typing import NamedTuple
 #: An offset beyond this takes 64 bits: a little below 2^32, for steps behind the last element.
 FAR = 2**32 - 1 - 2**20
 
-#: The bit of WIDE of a `Walk` whose vectors go over the ends of a row's innermost dim, and how many operands leave it free.
-STRADDLES, MOST_STRADDLED = 1 << 47, 15
+#: Bits of WIDE of a `Walk`: its vectors go over the ends of a row's innermost dim; what stands still along it does not stay on the chip.
+#: And how many operands leave them free.
+STRADDLES, RELEASES, MOST_MARKED = 1 << 47, 1 << 46, 14
 
 
 class RowOperandPlace(NamedTuple):
@@ -24,6 +25,7 @@ class RowOperandPlace(NamedTuple):
     read: bool = True
     row_dims: int = 0  # how many of the row dims it is declared with, whatever their sizes
     state: bool = False  # whether it is read and written
+    lends: bool = False  # whether what is made once of elements may take its place on the chip
 
 
 def merged(
@@ -149,9 +151,21 @@ def straddling(
     usual = vectors(operands, memory, main, sizes, strides, outer, n, whole)
     moving = [k for k in memory if strides[k][-1] != 0]
     pieces = all(strides[k][-1] == 1 and dense(sizes, strides[k]) for k in moving)
-    if not pieces or len(sizes) == 1 or len(operands) > MOST_STRADDLED or any(o.element and not o.itemsize for o in operands):
+    if not pieces or len(sizes) == 1 or len(operands) > MOST_MARKED or any(o.element and not o.itemsize for o in operands):
         return usual
     vec, edges, wide = vectors(operands, moving, main, (n,), [(own[-1],) for own in strides], outer, n, whole)
     if vec <= 2 * usual[0] or sizes[-1] < vec:
         return usual
     return vec, edges, wide | STRADDLES | sum(1 << 32 + k for k in moving)
+
+
+def released(operands: Sequence[RowOperandPlace], vec: int, wide: int, sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> frozenset[int]:
+    """Operands that would stay on the chip with a row of several dims, as a vector for each of the row's, though they have one element for all
+    of its innermost dim: they are read anew instead, from near by.  None where a place of theirs is needed."""
+    if len(sizes) == 1 or vec == 1 or len(operands) > MOST_MARKED:
+        return frozenset()
+    known = [k for k in range(len(operands)) if wide >> 32 + k & 1]  # without gaps, or still
+    still = [k for k, o in enumerate(operands) if o.kept and o.element and o.itemsize and strides[k][-1] == 0]
+    if any(operands[k].state or operands[k].lends or (k in known) == bool(wide & STRADDLES) for k in still):
+        return frozenset()
+    return frozenset(still)

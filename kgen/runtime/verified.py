@@ -15,7 +15,7 @@ from kgen.backends.launches import LATER, STAGED
 from kgen.backends.shared import MAX_STATIC
 from kgen.ir import Broken
 from kgen.runtime.limits import INT_MAX, MAX_THREADS, UINT_MAX, Limits
-from kgen.runtime.strided import MOST_STRADDLED, STRADDLES, dense
+from kgen.runtime.strided import MOST_MARKED, RELEASES, STRADDLES, dense
 
 if TYPE_CHECKING:
     from kgen.runtime.maps import Plan
@@ -45,7 +45,10 @@ def verify_rows(
     cluster = plan.segments if walk.cluster and not cached else 2
     hold(2 <= cluster <= max(2, limits.cluster), "a cluster has at least two blocks, and no more than the device allows")
     hold(static <= MAX_STATIC and static + plan.shared <= limits.shared, "a block's shared memory is no more than the device has")
-    held = beside + sum(o.itemsize for o in operands if o.kept and o.element and o.itemsize)
+    few = walk.rank > 1 and len(operands) <= MOST_MARKED and walk.wide & RELEASES
+    released = [k for k, o in enumerate(operands) if few and o.kept and plan.strides[k][-1] == 0]
+    hold(not any(operands[k].state or operands[k].lends for k in released), "what lends its place stays on the chip")
+    held = beside + sum(o.itemsize for k, o in enumerate(operands) if o.kept and o.element and o.itemsize and k not in released)
     needed = threads * walk.vectors * walk.vec * held if walk.keep == 2 else 0
     if walk.keep == STAGED:
         needed = _verify_staged(plan, walk, operands, hold)
@@ -208,7 +211,7 @@ def _verify_memory(plan: RowPlan, walk: Any, operands: Sequence[RowOperandPlace]
     main = walk.main
     if operands and operands[main].element and operands[main].itemsize:
         hold(plan.misaligned == place(main) % walk.vec, "a row's vectors begin where the operand's do")
-    over = walk.rank > 1 and len(operands) <= MOST_STRADDLED and bool(walk.wide & STRADDLES)
+    over = walk.rank > 1 and len(operands) <= MOST_MARKED and bool(walk.wide & STRADDLES)
     hold(not over or 1 < walk.vec <= plan.sizes[-1], "a vector goes over the end of one run of elements at most")
     for k, o in enumerate(operands):
         own = plan.strides[k]

@@ -441,9 +441,9 @@ def rows_alike(call: Call, file: File) -> str:
     assert [step.grid for step in made.steps] == [grid for _, grid, *_ in planned.launches]
     assert [step.follows for step in made.steps] == [k > 0 and limits(call.arch).cluster > 0 for k in range(len(made.steps))]
     # A file has few kernels of a pass that reads neighbours, which all others find one by one, and of short rows and columns for one kind of
-    # vectors; none of rows that move as one piece of a block, of vectors that go over the ends of lines, or for narrow columns.
+    # vectors; none of rows that move as one piece of a block, of vectors over the ends of lines, or for narrow columns; it keeps all it can.
     def without(vectors: Any = strided.vectors, **others: Any) -> Any:
-        lying = mock.patch.multiple(strided, vectors=vectors, straddling=vectors, **others)
+        lying = mock.patch.multiple(strided, vectors=vectors, straddling=vectors, released=lambda *_: frozenset(), **others)
         fewer = mock.patch.multiple(rows, cached=rows.plan, _staged=lambda *_: None, _narrow=lambda *_: None, side_by_side=whole_or_one)
         with lying, fewer, mock.patch.object(rounds, "cached", rounds.plan):
             return real(*asks[0])

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kgen  # noqa: E402
 from kgen.runtime import arguments, nvrtc  # noqa: E402
-from kgen.runtime.strided import STRADDLES  # noqa: E402
+from kgen.runtime.strided import RELEASES, STRADDLES  # noqa: E402
 from kgen.testing.bounds import Analysis  # noqa: E402
 from tests.cuda.emulated import Emulated  # noqa: E402
 
@@ -90,3 +90,26 @@ def test_what_lies_otherwise_goes_along_lines() -> None:
     assert ways(WEIGHED, x(4, 40, 7), x(40)) == {(1, False)} and ways(WEIGHED, x(4, 40, 50)[..., :49], x(40)) == {(1, False)}
     assert ways(along, x(4, 40, 49), x(49)) == {(1, False)}
     assert ways(placed, x(4, 40, 49), x(40)) == {(1, False)}
+
+
+SLOPE = "slope(g: T[B, G, C, S], x: T[B, G, C, S], w: T[G, C], m: T32[B, G]) -> y: T[B, G, C, S]\n\nt = g * w\ny = t + (x - m) * sum[C, S](t * x) + sum[C, S](t)\n"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+def test_what_stands_still_along_lines_takes_no_room_of_a_row(dtype: Any, tmp_path: Path) -> None:
+    """A parameter of channels beside two operands that stay on the chip, in rows of whole lines and of others: it is read anew."""
+    torch.manual_seed(0)
+    calls = []
+    for shape in ((3, 2, 8, 64), (2, 2, 8, 49), (2, 2, 40, 64), (2, 3, 5, 33)):
+        g, x = (torch.randn(shape).div(8).to(dtype) for _ in range(2))
+        calls.append((g, x, torch.randn(shape[1:3]).to(dtype), torch.randn(shape[:2])))
+    alone = [tuple(t if t is call[2] else t[-1:].clone() for t in call) for call in calls]
+    kernel = Emulated(SLOPE, tmp_path, *calls, *alone)
+    found = [re.search(r"Walk<([^<>]*)>", e) for e in kernel.expressions]
+    assert all(int(m[1].split(", ")[7].removesuffix("ull")) & RELEASES for m in found if m), kernel.expressions
+    for call, single in zip(calls, alone, strict=True):
+        (want,) = Analysis(kernel.kernel, dict(zip("gxwm", call, strict=True)), "cuda").results()
+        made = kernel(*call)["y"]
+        assert bool((made.double() - want.exact).abs().le(want.bound).all()), call[0].shape
+        if call[0][0, 0].numel() % 8 == 0:
+            assert torch.equal(kernel(*single)["y"], made[-1:]), call[0].shape

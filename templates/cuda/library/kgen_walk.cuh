@@ -51,7 +51,7 @@ struct Walk : Partials {
     static constexpr int OWN = vectors_of_piece(PLAIN && PIECE % VEC == 0 ? PIECE / VEC : 1, VECTORS, TEAM, CLUSTER || SEGMENTS);
     static constexpr int BESIDE = OWN == 1 ? 1 : PIECE / VEC / OWN;
     // Whether vectors go over the ends of a row's innermost dim: of operands whose dims are one in memory (`even`). Others stand still along it.
-    static constexpr bool STRADDLES = RI > 1 && K < 16 && WIDE != GIVEN && (WIDE >> 47 & 1);
+    static constexpr bool MARKED = RI > 1 && K < 15 && WIDE != GIVEN, STRADDLES = MARKED && (WIDE >> 47 & 1), RELEASES = MARKED && (WIDE >> 46 & 1);
     // How many of the elements outside of a row's whole vectors a thread takes at most.
     static constexpr int LOOSE = !EDGES ? 0 : TEAM == 0 ? 1 : (2 * VEC - 3 + TEAM) / TEAM;
 
@@ -136,6 +136,8 @@ struct Walk : Partials {
     __device__ bool stores() const { return !STAGED || inside; }  // else a thread takes a row to no end but that it waits with others
     template <int O> __device__ static constexpr bool lines() { return VEC > 1 && !EDGES && WIDE != GIVEN && (WIDE >> O & 1); }  // an operand's vectors are a row's own
     __device__ static constexpr bool even(int k) { return RI == 1 || (K < 32 && WIDE != GIVEN && (WIDE >> 32 >> k & 1)); }
+    // Whether operand k is known to have one element for all of the innermost dim; it is not kept where that is RELEASED.
+    __device__ static constexpr bool still(int k) { return RI > 1 && VEC > 1 && WIDE != GIVEN && (STRADDLES ? !even(k) : even(k) && !(WIDE >> k & 1)); }
     // Whether the elements of operand k and those of the next lie in turns: strides are then those of such pairs, of which VEC are moved as
     // one vector.
     __device__ static constexpr bool turns(int k) { return k >= 0 && K <= 16 && WIDE != GIVEN && (WIDE >> 48 >> k & 1); }
@@ -178,9 +180,9 @@ struct Walk : Partials {
         const Index from = offset(O, c.first), step = wide(O) ? 1 : rows.stride[O][RI - 1];
         if (wide(O)) {
             return *reinterpret_cast<const Vector<T, VEC>*>(p + from);
-        } else if constexpr (STRADDLES && !even(O)) {
+        } else if constexpr (STRADDLES && still(O)) {
             return parted<O>(*this, p, c.first).whole();
-        } else if constexpr (RI > 1 && even(O) && !STRADDLES) {
+        } else if constexpr (still(O)) {
             return Parted<T, VEC, Index>{p[from], p[from], VEC}.whole();
         } else if constexpr (SHIFTS<T>) {
             return Halves<T, VEC>().load(p, head, rows.n, c.first, from, step).whole();
@@ -197,8 +199,8 @@ struct Walk : Partials {
 
     // What is read of an operand along the row: kept on the chip, or read each time.
     template <int O, typename T, bool KEPT> struct Input {
-        static constexpr int HELD = KEPT ? KEEP : 0;
-        static constexpr bool HALVES = HELD == 0 && SHIFTS<T> && even(O) && WIDE != GIVEN && !(WIDE >> O & 1), PARTS = HELD == 0 && STRADDLES && !even(O);
+        static constexpr int HELD = KEPT && !(RELEASES && still(O)) ? KEEP : 0;
+        static constexpr bool HALVES = HELD == 0 && SHIFTS<T> && even(O) && WIDE != GIVEN && !(WIDE >> O & 1), PARTS = HELD == 0 && STRADDLES && still(O);
         static constexpr unsigned BYTES = VEC * sizeof(T);
         const T* p;
         unsigned shared = 0, taken = 0;  // by a reading before
@@ -275,8 +277,7 @@ struct Walk : Partials {
         template <int N> __device__ void lend(const Walk& walk, int v, const unsigned char* from) const { memcpy(walk.template place<T>(shared, v), from, N); }
         template <int N> __device__ void lent(const Walk& walk, int v, unsigned char* to) const { memcpy(to, walk.template place<T>(shared, v), N); }
         __device__ void put(const Walk&, const Chunk&, int) {}
-        __device__ void put_loose(const Walk&, int) {}
-        __device__ void put_at(const Walk&, Index) {}
+        __device__ void put_loose(const Walk&, int) {} __device__ void put_at(const Walk&, Index) {}
     };
     // What is written of an operand along the row.
     template <int O, typename T> struct Output {
@@ -284,8 +285,7 @@ struct Walk : Partials {
         Vector<T, VEC> now[VECTORS];
         T now_loose;
 
-        __device__ void fetch(const Walk&, const Chunk&, int) {}
-        __device__ void take(const Walk&, int, int) {}
+        __device__ void fetch(const Walk&, const Chunk&, int) {} __device__ void take(const Walk&, int, int) {}
         __device__ T& one(int v, int k) { return now[v].at[k]; }
         __device__ T& one_loose(const Walk&, int) { return now_loose; }
         __device__ void put(const Walk& walk, const Chunk& c, int v) {
