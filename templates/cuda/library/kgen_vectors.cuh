@@ -53,6 +53,10 @@ template <typename T, int VEC, typename Index> struct Parted {
     T low, high;
     Index many;
 
+    __device__ auto one(int k) const {
+        const auto first = element(Vector<T, 1>{low}, 0), second = element(Vector<T, 1>{high}, 0);
+        return Index(k) < many ? first : second;
+    }
     __device__ Vector<T, VEC> whole() const {
         const Words<T> first(low), second(high);
         Vector<T, VEC> v;

@@ -255,7 +255,7 @@ struct Walk : Partials {
             }
             if constexpr (HELD == 2) now[k] = *walk.template place<T>(shared, v);
         }
-        __device__ auto one(int v, int k) const { return element(now[v], k); }
+        __device__ auto one(int v, int k) const { return PARTS ? parts[PARTS ? v : 0].one(k) : element(now[v], k); }
         __device__ const Vector<T, VEC>* vectors() const { return now; }
         __device__ const Vector<T, VEC>& values(int v) const { return now[v]; }
         __device__ T one_loose(const Walk&, int j) const { return loose[j]; }
