@@ -279,7 +279,8 @@ template <int K> struct Loop {
     // The offsets themselves: with stride 1 along one dim, the position along it.
     const int64_t* positions(int k, int64_t begin, int64_t n, int64_t* buffer, int64_t to = TILE) const {
         runs(k, begin, n, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
-            for (int64_t j = 0; j < count; j++) buffer[i + j] = offset + j * step;
+            if (step == 1) for (int64_t j = 0; j < count; j++) buffer[i + j] = offset + j;
+            else for (int64_t j = 0; j < count; j++) buffer[i + j] = offset + j * step;  // few processors multiply 64 bits at once
         });
         for (int64_t j = n; j < to; j++) buffer[j] = buffer[n - 1];
         return buffer;
