@@ -121,6 +121,7 @@ def table() -> str:
     names = (
         "MAX_SHARED", "FEW_ROWS", "FEW_LONG_ROWS", "LONG_ROW", "FEW_WORDS", "SECTOR", "SHORT", "SEGMENT", "LONGEST_SEGMENT",
         "SEGMENT_APART", "MANY_SEGMENTS", "MANY_PARTS", "MOST_READINGS", "CROWDED", "CLEARING", "MOST_ABREAST", "SCATTERED_ABOVE",
+        "SCATTERED_LINE",
     )  # fmt: skip
     numbers = {n: getattr(launches, n) for n in names} | {"MAX_STATIC": MAX_STATIC, "BARRIERS": BARRIERS, "SEARCHING": SEARCHING}
     lines = [HEAD, f"constexpr i64 ANY = {launches.ANY};"]
@@ -138,6 +139,7 @@ def table() -> str:
     lines += _array("SHIFTED", launches.SHIFTED)
     lines += _array("SEVERAL_DIMS", launches.SEVERAL_DIMS)
     lines += _array("SCATTERED", launches.SCATTERED)
+    lines += _array("SCATTERED_ONCE", launches.SCATTERED_ONCE)
     choices = []
     for (apart, held), rules in launches.RULES.items():
         name = f"{'APART' if apart else 'ALONG'}_{'HELD' if held else 'READ'}"

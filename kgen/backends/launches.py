@@ -249,12 +249,22 @@ SHIFTED = (Rule(6144, 256, 256, 8, 4, "cluster", trims=True, above=2048),
 #: As well: for rows of several dims, of 16-bit elements, that several readings reduce; to find where an element lies takes the registers
 #: that would hold a row. From a search on an H200 (group norm, rows of 3,136 vectors).
 SEVERAL_DIMS = (Rule(3584, 512, 0, 8, 3, "shared", elements=(5, 16), trims=True, above=2048),)
+#: And for those whose vectors go over the ends of lines: half a warp has what it takes of a parameter for twice as many elements. From a
+#: search on an H200 (group norm, rows of 49 and 61 vectors).
+STRADDLED = (Rule(64, 128, 16, 4, 8, "registers", elements=(5, 16), trims=True, above=32),)
 #: Before all others: for rows of several dims of one operand, which several readings reduce to what alone is stored, and which have more
 #: bytes than that, so that no registers hold them. What lies far apart is read again sooner than blocks that wait for one another keep
 #: it. From a search on an H200 (variances of channels, whose rows are pieces of 16, 49, 196 and 784 elements, bf16 and f32).
 SCATTERED = (Rule(ANY, 128, 128, 16, 6, "segments", registers=(1, 1), elements=(1, 1)),
              Rule(ANY, 128, 128, 8, 8, "segments", registers=(1, 4)))  # fmt: skip
 SCATTERED_ABOVE = 1 << 16
+#: The same of such rows that are read once, in vectors of less than 16 bytes or, of two operands, of 16-bit elements; vectors of lines that
+#: are longer than so many elements go as others do. From searches on an H200 (sums of channels, the gradients of a batch norm's and a group
+#: norm's parameters, whose lines have 49 to 12,544 elements, bf16 and f32).
+SCATTERED_ONCE = (Rule(ANY, 64, 64, 8, 16, "segments", registers=(1, 2), elements=(1, 1)),
+                  Rule(ANY, 128, 128, 8, 8, "segments", registers=(1, 4), elements=(2, 4)),
+                  Rule(ANY, 128, 128, 4, 12, "segments", registers=(5, 8), elements=(5, 16)))  # fmt: skip
+SCATTERED_LINE = 512
 #: And for rows of one operand whose elements are dear. From a search on an H200 (softmax over a temperature and of capped scores).
 DEAR = (Rule(1024, 256, 0, 4, 5, "registers", trims=True, above=512), Rule(2048, 512, 0, 4, 3, "registers", trims=True, above=1024),
         Rule(8192, 256, 256, 8, 6, "cluster", trims=True, above=4096))  # fmt: skip

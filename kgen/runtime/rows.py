@@ -188,13 +188,14 @@ def plan(
     known = [rule for rule in known if not crowds(rule, vec, beside)]
     known = [*launches.SHIFTED, *known] if known and n % vec and parameters > 1 and reductions > 1 else known
     known = [*launches.SEVERAL_DIMS, *known] if known and len(sizes) > 1 and vec > 4 and reductions > 1 else known
+    known = [*launches.STRADDLED, *known] if known and wide & STRADDLES and reductions > 1 else known
     size, most = vec * (sum(held) + beside), limits.cluster if reductions else 0
     long = reductions if long is None else long
     rules = [r for r in launches.RULES[apart, bool(held)] if r.readings <= reductions and not (r.alone and parameters) and dear >= r.dear]
     rules = [rule for rule in rules if not crowds(rule, vec, beside)]
-    alone = splits and not stores and not pieces and bool(held) and reductions > 1  # what a row comes to is all that is stored
-    if alone and len(sizes) > 1 and chunks * size > launches.SCATTERED_ABOVE and not (apart or wide & STRADDLES):
-        known, rules = [], [*launches.SCATTERED, *rules]
+    # What a row of several dims comes to is all that is stored.
+    if splits and not stores and not pieces and len(sizes) > 1 and not (apart or wide & STRADDLES):
+        known, rules = _scattered(known, rules, chunks * (size or vec * sum(read)), reductions, vec, sizes[-1], held, read)
     shares = bool(splits and stores and not pieces and most)
     together = side_by_side(operands, memory, main, strides, outer_sizes, outer) if n <= abreast and apart and splits else (0, 0, 0)
     teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0, beside, shares, together[:2])
@@ -358,7 +359,7 @@ def _teams(
     `shares`: whether blocks may take a row in turns; `abreast`: how many rows a thread may take together, and how
     many it does, for which a block has more threads."""
     size = vec * (sum(held) + beside)
-    registers = max(1, sum(max(1, vec * itemsize // 4) for itemsize in held or read))
+    registers = _registers(vec, held or read)
     for step in ladder:
         known = chunks > launches.SHORT or step.longest <= launches.SHORT
         if known and step.above < chunks <= step.longest and (clusters or step.where != "cluster"):
@@ -376,6 +377,22 @@ def _teams(
         ):
             team = _team(rule, chunks, edges, size, across)
             yield _abreast(team, *abreast) if rule.where.startswith("abreast") else team
+
+
+def _scattered(
+    known: list[Rule], rules: list[Rule], room: int, reductions: int, vec: int, line: int, held: Sequence[int], read: Sequence[int]
+) -> tuple[list[Rule], list[Rule]]:  # fmt: skip
+    """The rules of a ladder and others for rows of `room` bytes in lines of `line` elements that lie apart, of which elements are not stored."""
+    lines = reductions == 1 and not held and (vec == 1 or line <= launches.SCATTERED_LINE)
+    first = launches.SCATTERED if held and reductions > 1 else launches.SCATTERED_ONCE if lines else ()
+    registers = _registers(vec, held or read)
+    fit = [r for r in first if r.registers[0] <= registers <= r.registers[1] and r.elements[0] <= vec <= r.elements[1]]
+    return ([], [*fit, *rules]) if room > launches.SCATTERED_ABOVE and (fit or held and reductions > 1) else (known, rules)
+
+
+def _registers(vec: int, sizes: Sequence[int]) -> int:
+    """What a thread's vectors take of all operands whose elements have these `sizes`."""
+    return max(1, sum(max(1, vec * itemsize // 4) for itemsize in sizes))
 
 
 def _abreast(team: Team, most: int, own: int) -> Team:

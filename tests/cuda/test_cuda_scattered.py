@@ -36,6 +36,27 @@ def test_channels_stay_within_their_bounds(dtype: torch.dtype, tmp_path: Path) -
             assert torch.equal(made[name][1:2], one[name]), (name, x.shape)
 
 
+SLOPES = "slopes(g: T[B, C, S], x: T[B, C, S], m: f32[C]) -> (u: T32[C], v: T32[C])\n\nu = sum[B, S](g * (x - m))\nv = sum[B, S](g)\n"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+def test_channels_that_are_read_once_stay_within_their_bounds(dtype: torch.dtype, tmp_path: Path) -> None:
+    """Two operands, in pieces of whole vectors, of narrower ones and of none, and in long ones; a channel has the same bits alone."""
+    torch.manual_seed(0)
+    shapes = ((700, 2, 49), (180, 2, 196), (300, 3, 64), (45, 3, 784))
+    calls = [(*(torch.randn(*shape).to(dtype) for _ in range(2)), torch.randn(shape[1])) for shape in shapes]
+    alone = [(g[:, 1:2], x[:, 1:2], m[1:2]) for g, x, m in calls]
+    kernel = Emulated(SLOPES, tmp_path, *calls, *alone)
+    ways = {tuple(e.split("Walk<")[1].split(", ")[k] for k in (2, 4, 5, 9)) for e in kernel.expressions}
+    some = {("128", "8", "4", "true"), ("128", "4", "8", "true")} if dtype is torch.bfloat16 else {("256", "4", "4", "true")}
+    assert {("64", "8", "1", "true"), *some} <= ways, ways
+    for call, own in zip(calls, alone, strict=True):
+        made, one = kernel(*call), kernel(*own)
+        for name, want in zip("uv", Analysis(kernel.kernel, dict(zip("gxm", call, strict=True)), "cuda").results(), strict=True):
+            assert bool((made[name].double() - want.exact).abs().le(want.bound).all()), (name, call[0].shape)
+            assert torch.equal(made[name][1:2], one[name]), (name, call[0].shape)
+
+
 def test_rows_whose_elements_are_stored_go_elsewhere() -> None:
     """They are read once by blocks that wait for one another, but for those without vectors, of which each would hold too little."""
     from kgen.runtime import arguments, nvrtc

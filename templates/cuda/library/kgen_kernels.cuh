@@ -198,8 +198,10 @@ struct Asked { int vec, registers, held, bytes, readings; bool clusters, dear, s
            (r.where != CACHED || (a.clusters && a.shares)) && (!is_abreast(r) || a.abreast > 0);
 }
 
-// Whether what a row comes to is all that is stored of one that several readings reduce: SCATTERED are for such, of several dims.
+// Whether what a row comes to is all that is stored of one that several readings reduce, or that is read once: SCATTERED and SCATTERED_ONCE
+// are for such, of several dims.
 [[maybe_unused]] constexpr bool scatters(const Facts& f) { return f.splits && !f.stores && !f.pieces && f.holds() && f.readings > 1; }
+[[maybe_unused]] constexpr bool scatters_once(const Facts& f) { return f.splits && !f.stores && !f.pieces && !f.holds() && f.readings == 1; }
 
 // Whether a thread's registers have no room for what stays beside a row's elements, of so many bytes each.
 [[maybe_unused]] constexpr bool crowds(const Rule& r, int vec, int beside) { return r.where == REGISTERS && r.vectors * vec * beside > CROWDED; }
@@ -240,6 +242,9 @@ template <int STEPS> struct Kernels {
         }
         for (const Rule& rule : SCATTERED) {
             if (general && !f.one_dim && !across && scatters(f) && applies(rule, asked)) add_rule(rule, vec, false, general);
+        }
+        for (const Rule& rule : SCATTERED_ONCE) {
+            if (general && !f.one_dim && !across && scatters_once(f) && applies(rule, asked)) add_rule(rule, vec, false, general);
         }
         for (const Rule& rule : DEAR) {
             const bool has = rule.where != CLUSTER || (limits(arch).cluster > 0 && asked.clusters);

@@ -219,6 +219,12 @@ template <int K> struct RowPlan : RowDims<K> {
                 if (applies(rule, asked) && fits(before = team_for(rule, chunks, false), most, size)) return before;
             }
         }
+        const i64 line = inner.size[inner.rank - 1];
+        if (inner.rank > 1 && inner.count * f.size(f.read, 1) > SCATTERED_ABOVE && !across && scatters_once(f) && (vec == 1 || line <= SCATTERED_LINE)) {
+            for (const Rule& rule : SCATTERED_ONCE) {
+                if (applies(rule, asked) && fits(before = team_for(rule, chunks, false), most, size)) return before;
+            }
+        }
         if (taken(SHIFTED, shifted) || taken(SEVERAL_DIMS, several) || taken(DEAR, f.dear)) return before;
         for (int i = 0; i < steps.count; i++) {
             const Rule& step = steps.at[i];
