@@ -117,10 +117,10 @@ def rows_plan(
 
 def places(unit: RowLayout, operands: Sequence[tuple[int, tuple[int, ...], tuple[int, ...], int]]) -> tuple[RowOperandPlace, ...]:
     """The operands as the planners take them."""
-    lends = unit.lasting.of if unit.lasting else 0
+    lends = [bool(unit.lasting and unit.lasting.of >> k & 1) for k in range(len(operands))]
     return tuple(
-        RowOperandPlace(outer, inner, size, address, o.element, o.kept, o.role != "result", o.rowed(unit.rows), o.role == "state", bool(lends >> k & 1))
-        for k, ((address, outer, inner, size), o) in enumerate(zip(operands, unit.operands, strict=True))
+        RowOperandPlace(outer, inner, size, address, o.element, o.kept, o.role != "result", o.rowed(unit.rows), o.role == "state", lend)
+        for (address, outer, inner, size), o, lend in zip(operands, unit.operands, lends, strict=True)
     )
 
 
@@ -230,8 +230,10 @@ class CudaLauncher:
         side = aside(row_sizes, operands, unit.operands, gathers, unit.aside == "ranges", arch) if unit.aside else None
         if side is not None:
             row_sizes, operands = side.row_sizes, side.operands
+
         def made(own: Any) -> Any:
             return row_plan(unit, row_sizes, inner_sizes, own, len(gathers), arch)
+
         if (planned := turns and rounds.in_turns(unit.groups, row_sizes + inner_sizes, operands, made) or made(operands)) is None:
             return None
         if side is not None and isinstance(planned, rows.RowPlan):

@@ -16,7 +16,7 @@ from math import prod
 from kgen.backends import devices, round_launches
 from kgen.backends.launches import MOST_READINGS
 from kgen.backends.shared import MAX_STATIC, declared
-from kgen.runtime import rows, strided
+from kgen.runtime import strided
 from kgen.runtime.rounds import RoundsPlan, each
 from kgen.runtime.rows import RowPlan, Team, Walk
 from kgen.runtime.strided import FAR, RowOperandPlace

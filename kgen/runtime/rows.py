@@ -25,6 +25,7 @@ from kgen.runtime import strided
 from kgen.runtime.strided import FAR, RELEASES, STRADDLES, RowOperandPlace
 from kgen.runtime.verified import verify_rows
 
+
 class Walk(NamedTuple):
     """The template arguments of the source's `Walk`, in order; `stages` are those of `Rounds` around it, where there is one, `abreast` the
     rows that a thread takes together (0: one, in another order)."""
@@ -295,9 +296,9 @@ def _staged(
     operands: Sequence[RowOperandPlace], memory: Sequence[int], main: int, sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]],
     outer_sizes: tuple[int, ...], outer: Sequence[tuple[int, ...]], shared: int,
 ) -> tuple[Team, int, bool, int] | None:  # fmt: skip
-    """Who takes rows that are short and no whole 16-byte vectors, and as `strided.vectors` in what they move: each operand whose rows follow one
-    another without gaps as one piece for a block, others a vector at a time; how a row is combined is the same wherever it lies.  None for
-    other rows, and where a device has too little shared memory."""
+    """Who takes rows that are short and no whole 16-byte vectors, and as `strided.vectors` in what they move: each operand whose rows
+    follow one another without gaps as one piece for a block, others a vector at a time; how a row is combined is the same wherever it
+    lies.  None for other rows, and where a device has too little shared memory."""
     if not memory or strides[main][-1] != 1 or len(sizes) > 1 or len(operands) > 16:
         return None
     (n,), moving = sizes, [k for k in memory if strides[k][-1] == 1]
@@ -382,7 +383,7 @@ def _teams(
 def _scattered(
     known: list[Rule], rules: list[Rule], room: int, reductions: int, vec: int, line: int, held: Sequence[int], read: Sequence[int]
 ) -> tuple[list[Rule], list[Rule]]:  # fmt: skip
-    """The rules of a ladder and others for rows of `room` bytes in lines of `line` elements that lie apart, of which elements are not stored."""
+    """The rules of a ladder, and others, for rows of `room` bytes in lines of `line` elements that lie apart, none of which is stored."""
     lines = reductions == 1 and not held and (vec == 1 or line <= launches.SCATTERED_LINE)
     first = launches.SCATTERED if held and reductions > 1 else launches.SCATTERED_ONCE if lines else ()
     registers = _registers(vec, held or read)

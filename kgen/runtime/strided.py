@@ -145,9 +145,9 @@ def straddling(
     outer: Sequence[tuple[int, ...]], n: int, whole: bool = False,
 ) -> tuple[int, bool, int]:  # fmt: skip
     """As `vectors`, of a row of several dims whose vectors may go over the ends of the innermost, and take at least four times as many
-    elements so: where all that moves along it is one piece of memory, and all else stands still along it, of which a vector has two elements
-    at most.  Of what the kernel's `Walk` has for WIDE, STRADDLES then says so.  On an H200 vectors twice as wide took longer (a group norm
-    of lines of 196 elements in bf16)."""
+    elements so: where all that moves along it is one piece of memory, and all else stands still along it, of which a vector has two
+    elements at most.  Of what the kernel's `Walk` has for WIDE, STRADDLES then says so.  On an H200 vectors twice as wide took longer (a
+    group norm of lines of 196 elements in bf16)."""
     usual = vectors(operands, memory, main, sizes, strides, outer, n, whole)
     moving = [k for k in memory if strides[k][-1] != 0]
     pieces = all(strides[k][-1] == 1 and dense(sizes, strides[k]) for k in moving)
@@ -159,9 +159,11 @@ def straddling(
     return vec, edges, wide | STRADDLES | sum(1 << 32 + k for k in moving)
 
 
-def released(operands: Sequence[RowOperandPlace], vec: int, wide: int, sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> frozenset[int]:
-    """Operands that would stay on the chip with a row of several dims, as a vector for each of the row's, though they have one element for all
-    of its innermost dim: they are read anew instead, from near by.  None where a place of theirs is needed."""
+def released(
+    operands: Sequence[RowOperandPlace], vec: int, wide: int, sizes: tuple[int, ...], strides: Sequence[tuple[int, ...]]
+) -> frozenset[int]:  # fmt: skip
+    """Operands that would stay on the chip with a row of several dims, as a vector for each of the row's, though they have one element for
+    all of its innermost dim: they are read anew instead, from near by.  None where a place of theirs is needed."""
     if len(sizes) == 1 or vec == 1 or len(operands) > MOST_MARKED:
         return frozenset()
     known = [k for k in range(len(operands)) if wide >> 32 + k & 1]  # without gaps, or still

@@ -217,7 +217,8 @@ def _verify_memory(plan: RowPlan, walk: Any, operands: Sequence[RowOperandPlace]
         own = plan.strides[k]
         if over:
             still = not o.element or (o.itemsize > 0 and own[-1] == 0) or not (o.read or o.row_dims)  # or is stored at the end
-            hold(own[-1] == 1 and dense(plan.sizes, own) if walk.wide >> 32 + k & 1 else still, "an operand's dims are one, or it stands still")
+            known = own[-1] == 1 and dense(plan.sizes, own) if walk.wide >> 32 + k & 1 else still
+            hold(known, "an operand's dims are one, or it stands still")
         elif walk.vec > 1 and len(operands) < 32 and walk.wide >> 32 + k & 1:
             hold(dense(plan.sizes, own) if walk.wide >> k & 1 else own[-1] == 0, "an even operand's dims are one, or it stands still")
         if walk.vec == 1 or not walk.wide >> k & 1:
