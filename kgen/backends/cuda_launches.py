@@ -121,7 +121,7 @@ def table() -> str:
     names = (
         "MAX_SHARED", "FEW_ROWS", "FEW_LONG_ROWS", "LONG_ROW", "FEW_WORDS", "SECTOR", "SHORT", "SEGMENT", "LONGEST_SEGMENT",
         "SEGMENT_APART", "MANY_SEGMENTS", "MANY_PARTS", "MOST_READINGS", "CROWDED", "CLEARING", "MOST_ABREAST", "SCATTERED_ABOVE",
-        "SCATTERED_LINE",
+        "SCATTERED_LINE", "SCATTERED_ONCE_ABOVE",
     )  # fmt: skip
     numbers = {n: getattr(launches, n) for n in names} | {"MAX_STATIC": MAX_STATIC, "BARRIERS": BARRIERS, "SEARCHING": SEARCHING}
     lines = [HEAD, f"constexpr i64 ANY = {launches.ANY};"]

@@ -259,12 +259,13 @@ SCATTERED = (Rule(ANY, 128, 128, 16, 6, "segments", registers=(1, 1), elements=(
              Rule(ANY, 128, 128, 8, 8, "segments", registers=(1, 4)))  # fmt: skip
 SCATTERED_ABOVE = 1 << 16
 #: The same of such rows that are read once, in vectors of less than 16 bytes or, of two operands, of 16-bit elements; vectors of lines that
-#: are longer than so many elements go as others do. From searches on an H200 (sums of channels, the gradients of a batch norm's and a group
-#: norm's parameters, whose lines have 49 to 12,544 elements, bf16 and f32).
+#: are longer than so many elements go as others do, and rows of no more bytes. What stands still along lines takes no registers. From
+#: searches on an H200 (sums of channels, the gradients of a batch norm's and a group norm's parameters, whose lines have 49 to 12,544
+#: elements, bf16 and f32).
 SCATTERED_ONCE = (Rule(ANY, 64, 64, 8, 16, "segments", registers=(1, 2), elements=(1, 1)),
                   Rule(ANY, 128, 128, 8, 8, "segments", registers=(1, 4), elements=(2, 4)),
                   Rule(ANY, 128, 128, 4, 12, "segments", registers=(5, 8), elements=(5, 16)))  # fmt: skip
-SCATTERED_LINE = 512
+SCATTERED_LINE, SCATTERED_ONCE_ABOVE = 512, 1 << 14
 #: And for rows of one operand whose elements are dear. From a search on an H200 (softmax over a temperature and of capped scores).
 DEAR = (Rule(1024, 256, 0, 4, 5, "registers", trims=True, above=512), Rule(2048, 512, 0, 4, 3, "registers", trims=True, above=1024),
         Rule(8192, 256, 256, 8, 6, "cluster", trims=True, above=4096))  # fmt: skip

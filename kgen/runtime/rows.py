@@ -196,7 +196,11 @@ def plan(
     rules = [rule for rule in rules if not crowds(rule, vec, beside)]
     # What a row of several dims comes to is all that is stored.
     if splits and not stores and not pieces and len(sizes) > 1 and not (apart or wide & STRADDLES):
-        known, rules = _scattered(known, rules, chunks * (size or vec * sum(read)), reductions, vec, sizes[-1], held, read)
+        moving = [operands[k].itemsize for k in memory if operands[k].read and strides[k][-1] != 0]
+        if held and reductions > 1 and chunks * size > launches.SCATTERED_ABOVE:
+            known, rules = [], [*launches.SCATTERED, *rules]
+        elif once := _scattered(n * sum(read), reductions, vec, sizes[-1], moving) if not held else []:
+            known, rules = [], [*once, *rules]
     shares = bool(splits and stores and not pieces and most)
     together = side_by_side(operands, memory, main, strides, outer_sizes, outer) if n <= abreast and apart and splits else (0, 0, 0)
     teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0, beside, shares, together[:2])
@@ -380,15 +384,13 @@ def _teams(
             yield _abreast(team, *abreast) if rule.where.startswith("abreast") else team
 
 
-def _scattered(
-    known: list[Rule], rules: list[Rule], room: int, reductions: int, vec: int, line: int, held: Sequence[int], read: Sequence[int]
-) -> tuple[list[Rule], list[Rule]]:  # fmt: skip
-    """The rules of a ladder, and others, for rows of `room` bytes in lines of `line` elements that lie apart, none of which is stored."""
-    lines = reductions == 1 and not held and (vec == 1 or line <= launches.SCATTERED_LINE)
-    first = launches.SCATTERED if held and reductions > 1 else launches.SCATTERED_ONCE if lines else ()
-    registers = _registers(vec, held or read)
-    fit = [r for r in first if r.registers[0] <= registers <= r.registers[1] and r.elements[0] <= vec <= r.elements[1]]
-    return ([], [*fit, *rules]) if room > launches.SCATTERED_ABOVE and (fit or held and reductions > 1) else (known, rules)
+def _scattered(room: int, reductions: int, vec: int, line: int, moving: Sequence[int]) -> list[Rule]:
+    """The rules for rows of `room` bytes in lines of `line` elements that lie apart, none of which is stored, in one reading, where there
+    are such; `moving` are the bytes of an element of each operand that moves along a line."""
+    if reductions != 1 or room <= launches.SCATTERED_ONCE_ABOVE or vec > 1 and line > launches.SCATTERED_LINE:
+        return []
+    taken = _registers(vec, moving)
+    return [r for r in launches.SCATTERED_ONCE if r.registers[0] <= taken <= r.registers[1] and r.elements[0] <= vec <= r.elements[1]]
 
 
 def _registers(vec: int, sizes: Sequence[int]) -> int:

@@ -264,7 +264,7 @@ BUGS = (
         "any(s % vec for s in outer)", CUDA + "test_plan_visits_each_element_once"),
     bug("32-bit addresses beyond 2^32 elements (CUDA, launched by Python)", "kgen/runtime/maps.py",
         " or last > UINT_MAX", "", CUDA + "test_plan_edges"),
-    bug("32-bit addresses in rows (CUDA, launched by Python)", "kgen/runtime/rows.py", "FAR = 2**32 - 1 - 2**20", "FAR = 2**64", CUDA_ROWS + "test_schedules"),
+    bug("32-bit addresses in rows (CUDA, launched by Python)", "kgen/runtime/strided.py", "FAR = 2**32 - 1 - 2**20", "FAR = 2**64", CUDA_ROWS + "test_schedules"),
     bug("32-bit addresses by numel alone (CUDA, its own launcher)", "templates/cuda/library/kgen_maps.cuh", "wide = wide || this->last(k) > UINT_MAX;", "",
         KINDS + "test_the_launcher_in_the_source_plans_as_python_does"),
     bug("alignment unchecked (CUDA, its own launcher)", "templates/cuda/library/kgen_maps.cuh",

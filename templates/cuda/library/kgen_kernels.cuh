@@ -244,7 +244,8 @@ template <int STEPS> struct Kernels {
             if (general && !f.one_dim && !across && scatters(f) && applies(rule, asked)) add_rule(rule, vec, false, general);
         }
         for (const Rule& rule : SCATTERED_ONCE) {
-            if (general && !f.one_dim && !across && scatters_once(f) && applies(rule, asked)) add_rule(rule, vec, false, general);
+            const bool in = rule.least_elements <= vec && vec <= rule.most_elements;  // a call tells what moves along lines
+            if (general && !f.one_dim && !across && scatters_once(f) && in) add_rule(rule, vec, false, general);
         }
         for (const Rule& rule : DEAR) {
             const bool has = rule.where != CLUSTER || (limits(arch).cluster > 0 && asked.clusters);

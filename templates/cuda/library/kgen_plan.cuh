@@ -220,9 +220,15 @@ template <int K> struct RowPlan : RowDims<K> {
             }
         }
         const i64 line = inner.size[inner.rank - 1];
-        if (inner.rank > 1 && inner.count * f.size(f.read, 1) > SCATTERED_ABOVE && !across && scatters_once(f) && (vec == 1 || line <= SCATTERED_LINE)) {
+        const bool once = inner.rank > 1 && inner.count * f.size(f.read, 1) > SCATTERED_ONCE_ABOVE && !across && scatters_once(f);
+        if (once && (vec == 1 || line <= SCATTERED_LINE)) {
+            int registers = 0;
+            for (int k = 0; k < K; k++) {
+                if (this->memory(k) && Facts::has(f.read, k) && this->step(k) != 0) registers += vec * f.size(u64(1) << k, 1) < 4 ? 1 : vec * f.size(u64(1) << k, 1) / 4;
+            }
             for (const Rule& rule : SCATTERED_ONCE) {
-                if (applies(rule, asked) && fits(before = team_for(rule, chunks, false), most, size)) return before;
+                const bool few = rule.least_registers <= registers && registers <= rule.most_registers;
+                if (few && rule.least_elements <= vec && vec <= rule.most_elements && fits(before = team_for(rule, chunks, false), most, size)) return before;
             }
         }
         if (taken(SHIFTED, shifted) || taken(SEVERAL_DIMS, several) || taken(DEAR, f.dear)) return before;
