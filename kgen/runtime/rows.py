@@ -390,7 +390,8 @@ def _scattered(room: int, reductions: int, vec: int, line: int, moving: Sequence
     if reductions != 1 or room <= launches.SCATTERED_ONCE_ABOVE or vec > 1 and line > launches.SCATTERED_LINE:
         return []
     taken = _registers(vec, moving)
-    return [r for r in launches.SCATTERED_ONCE if r.registers[0] <= taken <= r.registers[1] and r.elements[0] <= vec <= r.elements[1]]
+    fit = [r for r in launches.SCATTERED_ONCE if r.registers[0] <= taken <= r.registers[1] and r.elements[0] <= vec <= r.elements[1]]
+    return [rule._replace(registers=(1, launches.ANY)) for rule in fit]  # whatever stands still beside them
 
 
 def _registers(vec: int, sizes: Sequence[int]) -> int:

@@ -167,7 +167,7 @@ SPECS = {
     "nears": "nears(x: T[B, C, N], g: T[B, C, N]) -> (d: T[B, C, N], u: T32[C])\nt = x * x[N = index[N] - 3 else 0]\nh = g * sigmoid(t) * tanh(t)\n"
     "d = h + h[N = index[N] + 1 else 0] + h[N = index[N] + 2 else 0]\nu = sum[B, N](h)",
     "channels": "channels(x: T[B, C, S]) -> (m: T32[C], v: T32[C])\nm = mean[B, S](x)\nv = mean[B, S]((x - m)^2)",
-    "slopes": "slopes(g: T[B, C, S], x: T[B, C, S], m: f32[C]) -> (u: T32[C], v: T32[C])\nu = sum[B, S](g * (x - m))\nv = sum[B, S](g)",
+    "slopes": "slopes(g: T[B, C, S], x: T[B, C, S], m: f32[B, C]) -> (u: T32[C], v: T32[C])\nu = sum[B, S](g * (x - m))\nv = sum[B, S](g)",
     "turned": "turned(x: T[..., N, M], s: T[M], z: f32[..., M, N]) -> y: T[..., M, N]\ny = x * s + z",
     "squares": "squares(x: T[B, C, P, Q, H, W]) -> y: T[B, C, H, P, W, Q]\ny = x",
     "grid": "grid(x: i8[H, W]) -> y: f64[H, W]\ny = f64(x * index[W] + index[H])",
@@ -379,7 +379,7 @@ class Call:
         turns = isinstance(unit, Layout) and bool(unit.turned) and rng.random() < 0.8  # its operands lie as declared
         if turns:
             self.outer = [rng.choice((1, 2, 2, 3, 4, 7, 16, 24, 56) if len(self.outer) > 4 else (2, 3, 64, 100, 136, 600)) for _ in self.outer]
-        upright = isinstance(unit, RowLayout) and unit.abreast and rng.random() < 0.8  # of which a thread may take several
+        upright = isinstance(unit, RowLayout) and unit.abreast and len(unit.inner) == 1 and rng.random() < 0.8  # of which a thread may take several
         if upright:
             self.outer[-1], self.inner = rng.choice((8, 24, 64, 264, 4096, 20)), [rng.choice((20, 60, 130, 300, 700, 2000, 9000, 70_000))]
         sizes = self.outer + self.inner

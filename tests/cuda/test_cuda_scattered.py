@@ -36,7 +36,7 @@ def test_channels_stay_within_their_bounds(dtype: torch.dtype, tmp_path: Path) -
             assert torch.equal(made[name][1:2], one[name]), (name, x.shape)
 
 
-SLOPES = "slopes(g: T[B, C, S], x: T[B, C, S], m: f32[C]) -> (u: T32[C], v: T32[C])\n\nu = sum[B, S](g * (x - m))\nv = sum[B, S](g)\n"
+SLOPES = "slopes(g: T[B, C, S], x: T[B, C, S], m: f32[B]) -> (u: T32[C], v: T32[C])\n\nu = sum[B, S](g * (x - m))\nv = sum[B, S](g)\n"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
@@ -44,8 +44,8 @@ def test_channels_that_are_read_once_stay_within_their_bounds(dtype: torch.dtype
     """Two operands, in pieces of whole vectors, of narrower ones and of none, and in long ones; a channel has the same bits alone."""
     torch.manual_seed(0)
     shapes = ((700, 2, 49), (180, 2, 196), (300, 3, 64), (45, 3, 784))
-    calls = [(*(torch.randn(*shape).to(dtype) for _ in range(2)), torch.randn(shape[1])) for shape in shapes]
-    alone = [(g[:, 1:2], x[:, 1:2], m[1:2]) for g, x, m in calls]
+    calls = [(*(torch.randn(*shape).to(dtype) for _ in range(2)), torch.randn(shape[0])) for shape in shapes]
+    alone = [(g[:, 1:2], x[:, 1:2], m) for g, x, m in calls]
     kernel = Emulated(SLOPES, tmp_path, *calls, *alone)
     ways = {tuple(e.split("Walk<")[1].split(", ")[k] for k in (2, 4, 5, 9)) for e in kernel.expressions}
     some = {("128", "8", "4", "true"), ("128", "4", "8", "true")} if dtype is torch.bfloat16 else {("256", "4", "4", "true")}

@@ -70,4 +70,4 @@ def test_channels_that_are_read_once_stay_within_their_bounds(dtype: str) -> Non
     torch.manual_seed(0)
     for shape in ((700, 3, 49), (300, 5, 196), (256, 40, 64), (100, 4, 784)):
         g, x = (torch.randn(shape).to(AS[dtype]) for _ in range(2))
-        hold(SLOPES, (g, x, torch.randn(shape[1])))
+        hold(SLOPES, (g, x, torch.randn(shape[0])))

@@ -227,7 +227,7 @@ template <int K> struct RowPlan : RowDims<K> {
                 if (this->memory(k) && Facts::has(f.read, k) && this->step(k) != 0) registers += vec * f.size(u64(1) << k, 1) < 4 ? 1 : vec * f.size(u64(1) << k, 1) / 4;
             }
             for (const Rule& rule : SCATTERED_ONCE) {
-                const bool few = rule.least_registers <= registers && registers <= rule.most_registers;
+                const bool few = rule.least_registers <= wider(registers, 1) && registers <= rule.most_registers;
                 if (few && rule.least_elements <= vec && vec <= rule.most_elements && fits(before = team_for(rule, chunks, false), most, size)) return before;
             }
         }
