@@ -171,7 +171,7 @@ def plan(
     vec, edges, wide = staged[1:4] if staged else vectors(operands, memory, main, sizes, strides, outer, n)
     far = strided.furthest(rows, n, sizes, strides, outer_sizes, outer) > FAR
     chunks = n // vec  # whole vectors, wherever the row begins within one
-    released = strided.released(operands, vec, wide, sizes, strides)
+    released = strided.released(operands, vec, wide, sizes, strides) if not pieces else frozenset[int]()
     wide |= RELEASES if released else 0
     held = [operands[k].itemsize for k in memory if operands[k].kept and k not in released]
     step = strides[main][-1]

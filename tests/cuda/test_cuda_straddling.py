@@ -12,8 +12,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kgen  # noqa: E402
-from kgen.runtime import arguments, nvrtc  # noqa: E402
-from kgen.runtime.strided import RELEASES, STRADDLES  # noqa: E402
+from kgen.runtime import arguments, nvrtc, strided  # noqa: E402
+from kgen.runtime.strided import RELEASES, STRADDLES, RowOperandPlace  # noqa: E402
 from kgen.testing.bounds import Analysis  # noqa: E402
 from tests.cuda.emulated import Emulated  # noqa: E402
 
@@ -113,3 +113,14 @@ def test_what_stands_still_along_lines_takes_no_room_of_a_row(dtype: Any, tmp_pa
         assert bool((made.double() - want.exact).abs().le(want.bound).all()), call[0].shape
         if call[0][0, 0].numel() % 8 == 0:
             assert torch.equal(kernel(*single)["y"], made[-1:]), call[0].shape
+
+
+def test_what_lends_its_place_stays_on_the_chip() -> None:
+    """A value that is made once may take an operand's place, which then has to be there; so may what is written where it was read."""
+    sizes, strides = (8, 64), ((64, 1), (1, 0))
+    row = RowOperandPlace((512,), (64, 1), 2, 0, True, True, True, 1)
+    still = row._replace(row_strides=(8,), strides=(1, 0))
+    vec, _, wide = strided.straddling((row, still), (0, 1), 0, sizes, strides, ((512,), (8,)), 512)
+    assert vec == 8 and strided.released((row, still), vec, wide, sizes, strides) == {1}
+    for other in (still._replace(lends=True), still._replace(state=True)):
+        assert not strided.released((row, other), vec, wide, sizes, strides)
