@@ -33,7 +33,7 @@ struct Partials {
     // Whether what follows from an element is added to something: then only from those that are there.
     template <typename In> __device__ static constexpr auto adds(int) -> decltype(&In::write, true) { return true; }
     template <typename In> __device__ static constexpr bool adds(long) { return false; }
-    // The registers that a vector of an input takes as two aligned ones.
+    // The registers that a vector of an input takes as two aligned ones, or as two elements and what they are told apart by.
     template <typename In> __device__ static constexpr auto halved(int) -> decltype(int(In::HALVES)) { return In::HALVES ? int(In::BYTES) / 2 : In::PARTS ? 4 : 0; }
     template <typename In> __device__ static constexpr int halved(long) { return 0; }
     // Whether an input is read from memory each time.

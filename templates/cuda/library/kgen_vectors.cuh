@@ -71,13 +71,19 @@ template <typename T, int VEC, typename Index> struct Parted {
     }
 };
 
-// That of an operand that stands still along a row's innermost dim, a line of which has as many elements as a vector at least, from `first` on.
+// That of an operand that stands still along a row's innermost dim, from element `first` of the row on: of one element, or where vectors go over
+// the ends of lines, which have as many elements as these at least, of one for each of two lines.
 template <int O, typename T, typename Walk>
 __device__ inline Parted<T, Walk::LANES, typename Walk::Place> parted(const Walk& walk, const T* p, typename Walk::Place first) {
     constexpr int VEC = Walk::LANES, LAST = Walk::RANK - 1;
     using Place = typename Walk::Place;
-    const Place line = walk.rows.size[LAST], left = line - first % line, at = walk.offset(O, first);
-    return {p[at], p[LAST == 1 ? at + (left < VEC ? walk.rows.stride[O][0] : Place(0)) : walk.offset(O, first + VEC - 1)], left};
+    if constexpr (Walk::STRADDLES) {
+        const Place line = walk.rows.size[LAST], left = line - first % line, at = walk.offset(O, first);
+        return {p[at], p[LAST == 1 ? at + (left < VEC ? walk.rows.stride[O][0] : Place(0)) : walk.offset(O, first + VEC - 1)], left};
+    } else {
+        const T only = p[walk.offset(O, first)];
+        return {only, only, VEC};
+    }
 }
 
 // What an element adds to sums about a maximum, as a function of the element alone.

@@ -180,10 +180,8 @@ struct Walk : Partials {
         const Index from = offset(O, c.first), step = wide(O) ? 1 : rows.stride[O][RI - 1];
         if (wide(O)) {
             return *reinterpret_cast<const Vector<T, VEC>*>(p + from);
-        } else if constexpr (STRADDLES && still(O)) {
-            return parted<O>(*this, p, c.first).whole();
         } else if constexpr (still(O)) {
-            return Parted<T, VEC, Index>{p[from], p[from], VEC}.whole();
+            return parted<O>(*this, p, c.first).whole();
         } else if constexpr (SHIFTS<T>) {
             return Halves<T, VEC>().load(p, head, rows.n, c.first, from, step).whole();
         } else {
@@ -277,7 +275,8 @@ struct Walk : Partials {
         template <int N> __device__ void lend(const Walk& walk, int v, const unsigned char* from) const { memcpy(walk.template place<T>(shared, v), from, N); }
         template <int N> __device__ void lent(const Walk& walk, int v, unsigned char* to) const { memcpy(to, walk.template place<T>(shared, v), N); }
         __device__ void put(const Walk&, const Chunk&, int) {}
-        __device__ void put_loose(const Walk&, int) {} __device__ void put_at(const Walk&, Index) {}
+        __device__ void put_loose(const Walk&, int) {}
+        __device__ void put_at(const Walk&, Index) {}
     };
     // What is written of an operand along the row.
     template <int O, typename T> struct Output {
@@ -285,7 +284,8 @@ struct Walk : Partials {
         Vector<T, VEC> now[VECTORS];
         T now_loose;
 
-        __device__ void fetch(const Walk&, const Chunk&, int) {} __device__ void take(const Walk&, int, int) {}
+        __device__ void fetch(const Walk&, const Chunk&, int) {}
+        __device__ void take(const Walk&, int, int) {}
         __device__ T& one(int v, int k) { return now[v].at[k]; }
         __device__ T& one_loose(const Walk&, int) { return now_loose; }
         __device__ void put(const Walk& walk, const Chunk& c, int v) {
