@@ -116,8 +116,8 @@ def forced(kind: str, ladder: tuple[Step, ...]) -> Iterator[list[rows.RowPlan]]:
         return made
 
     changed = mock.patch.object(tuned, "ladders", lambda arch: {**ladders(arch), kind: ladder})
-    alone = mock.patch.object(persistent, "cached", lambda *_: None), mock.patch.multiple(launches, SHIFTED=(), SEVERAL_DIMS=(), DEAR=())
-    with changed, mock.patch.object(rows, "cached", noted), alone[0], alone[1]:
+    alone = mock.patch.multiple(launches, SHIFTED=(), SEVERAL_DIMS=(), STRADDLED=(), DEAR=())
+    with changed, mock.patch.object(rows, "cached", noted), mock.patch.object(persistent, "cached", lambda *_: None), alone:
         yield plans
 
 
