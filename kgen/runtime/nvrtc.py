@@ -230,10 +230,8 @@ class CudaLauncher:
         side = aside(row_sizes, operands, unit.operands, gathers, unit.aside == "ranges", arch) if unit.aside else None
         if side is not None:
             row_sizes, operands = side.row_sizes, side.operands
-
         def made(own: Any) -> Any:
             return row_plan(unit, row_sizes, inner_sizes, own, len(gathers), arch)
-
         if (planned := turns and rounds.in_turns(unit.groups, row_sizes + inner_sizes, operands, made) or made(operands)) is None:
             return None
         if side is not None and isinstance(planned, rows.RowPlan):

@@ -197,10 +197,9 @@ def plan(
     # What a row of several dims comes to is all that is stored.
     if splits and not stores and not pieces and len(sizes) > 1 and not (apart or wide & STRADDLES):
         moving = [operands[k].itemsize for k in memory if operands[k].read and strides[k][-1] != 0]
-        if held and reductions > 1 and chunks * size > launches.SCATTERED_ABOVE:
-            known, rules = [], [*launches.SCATTERED, *rules]
-        elif once := _scattered(n * sum(read), reductions, vec, sizes[-1], moving) if not held else []:
-            known, rules = [], [*once, *rules]
+        several = held and reductions > 1 and chunks * size > launches.SCATTERED_ABOVE
+        first = launches.SCATTERED if several else [] if held else _scattered(n * sum(read), reductions, vec, sizes[-1], moving)
+        known, rules = ([], [*first, *rules]) if first else (known, rules)
     shares = bool(splits and stores and not pieces and most)
     together = side_by_side(operands, memory, main, strides, outer_sizes, outer) if n <= abreast and apart and splits else (0, 0, 0)
     teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0, beside, shares, together[:2])
