@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 from pathlib import Path
@@ -12,10 +13,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import kgen  # noqa: E402
-from kgen.runtime import arguments, nvrtc, strided  # noqa: E402
+from kgen.backends.launches import STAGED  # noqa: E402
+from kgen.runtime import arguments, nvrtc, rows, strided  # noqa: E402
+from kgen.runtime.limits import limits  # noqa: E402
 from kgen.runtime.strided import RELEASES, STRADDLES, RowOperandPlace  # noqa: E402
 from kgen.testing.bounds import Analysis  # noqa: E402
 from tests.cuda.emulated import Emulated  # noqa: E402
+from tests.cuda.test_cuda_rows import visited  # noqa: E402
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 
@@ -124,3 +128,25 @@ def test_what_lends_its_place_stays_on_the_chip() -> None:
     assert vec == 8 and strided.released((row, still), vec, wide, sizes, strides) == {1}
     for other in (still._replace(lends=True), still._replace(state=True)):
         assert not strided.released((row, other), vec, wide, sizes, strides)
+
+
+def test_drawn_plans_of_such_rows_take_each_element_once() -> None:
+    """Rows that are one piece, with gaps between them or none, that begin anywhere, beside what stands still: by the rules, and as walked."""
+    seen = 0
+    for seed in range(3000):
+        rng = random.Random(seed)
+        count, lines, line, size = rng.choice((1, 3, 40)), rng.choice((2, 3, 8, 31, 300)), rng.choice((8, 9, 13, 49, 50, 333)), rng.choice((1, 2, 4, 8))
+        n = lines * line
+        apart = n + rng.choice((0, 0, 1, 16))
+        row = RowOperandPlace((apart,), (line, 1), size, rng.randrange(0, 16, size), True, rng.random() < 0.7, True, 1)
+        still = RowOperandPlace((lines,), (1, 0), rng.choice((1, 2, 4)), 0, True, rng.random() < 0.5, True, 1)
+        asked = rng.choice((1, 2)), rng.random() < 0.7, 1, limits(rng.choice(("sm_80", "sm_90"))), rng.random() < 0.8
+        made = rows.plan((count,), (lines, line), (row, still), 0, *asked)
+        assert made is not None
+        walk = made.steps[0][0]
+        if walk.keep == STAGED or walk.rank == 1 or not walk.wide & STRADDLES:
+            continue
+        seen += 1
+        for r in {0, count - 1} if n < 5000 else ():
+            assert sorted(visited(made, r)) == list(range(r * apart, r * apart + n)), seed
+    assert seen > 500, seen

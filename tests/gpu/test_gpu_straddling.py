@@ -14,24 +14,15 @@ from tests.cuda.test_cuda_straddling import CUBES, GROUPS, SLOPE, WEIGHED
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")]
 #: Of x: short rows and long ones (in registers, in shared memory, in that of a cluster, in segments), of whole vectors and of none.
-SHAPES = (
-    (30, 4, 8, 49),
-    (9, 3, 3, 49),
-    (7, 2, 16, 196),
-    (5, 2, 8, 1089),
-    (2, 1, 64, 333),
-    (2, 1, 200, 333),
-    (3, 1, 256, 3999),
-    (40, 2, 20, 64),
-)
+SHAPES = ((30, 4, 8, 49), (9, 3, 3, 49), (7, 2, 16, 196), (5, 2, 8, 1089), (2, 1, 64, 333), (2, 1, 200, 333), (3, 1, 256, 3999), (40, 2, 20, 64))
 AS = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
 def hold(text: str, args: tuple[Any, ...], alone: tuple[Any, ...] | None = None) -> None:
-    """Results of a call lie within their bounds; those of the last row alone have its bits."""
+    """Results of a call lie within their bounds; those of the last row alone have its bits.  Tensors on a device lie as they do there."""
     kernel = kgen.loads(text)
     names = [p.name for p in kernel.kernel.params if p.is_tensor]
-    found = kernel(*(t.cuda() for t in args), target="cuda")
+    found, args = kernel(*(t.cuda() for t in args), target="cuda"), tuple(t.cpu() for t in args)
     made = found if isinstance(found, tuple) else (found,)
     for got, want in zip(made, Analysis(kernel.kernel, dict(zip(names, args, strict=True)), "cuda").results(), strict=True):
         assert bool((got.cpu().double() - want.exact).abs().le(want.bound).all()), args[0].shape
@@ -57,9 +48,10 @@ def test_group_norms_of_what_lies_elsewhere(dtype: str) -> None:
     """Rows that begin within a vector, and those with gaps."""
     torch.manual_seed(0)
     for shape in ((5, 2, 8, 49), (3, 2, 24, 333)):
-        own = torch.randn(shape).to(AS[dtype])
-        shifted = torch.zeros(own.numel() + 3, dtype=own.dtype)[3:].view(shape).copy_(own)
-        apart = torch.zeros(*shape[:3], shape[3] + 2, dtype=own.dtype)[..., : shape[3]].copy_(own)
+        own = torch.randn(shape).to(AS[dtype]).cuda()
+        shifted = own.new_zeros(own.numel() + 3)[3:].view(shape).copy_(own)
+        apart = own.new_zeros(*shape[:3], shape[3] + 2)[..., : shape[3]].copy_(own)
+        assert shifted.data_ptr() % 16 and not apart.is_contiguous()
         w, b = torch.randn(shape[1:3]).to(own.dtype), torch.randn(shape[1:3])
         for x in (shifted, apart):
             hold(GROUPS, (x, w, b))
