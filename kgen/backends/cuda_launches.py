@@ -135,6 +135,7 @@ def table() -> str:
             name = f"{kind.upper()}_{arch.removeprefix('sm_')}"
             lines += _array(name, [launches.measured(step) for step in steps])
             ladders.append((f"arch == {arch.removeprefix('sm_')} && kind == {launches.KINDS.index(kind)}", f"{{{name}, {len(steps)}}}"))
+    lines += _array("ENDING", launches.ENDING)
     lines += _array("DEAR", launches.DEAR)
     lines += _array("SHIFTED", launches.SHIFTED)
     lines += _array("SEVERAL_DIMS", launches.SEVERAL_DIMS)

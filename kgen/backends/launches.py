@@ -266,6 +266,11 @@ SCATTERED_ONCE = (Rule(ANY, 64, 64, 8, 16, "segments", registers=(1, 2), element
                   Rule(ANY, 128, 128, 8, 8, "segments", registers=(1, 4), elements=(2, 4)),
                   Rule(ANY, 128, 128, 4, 12, "segments", registers=(5, 8), elements=(5, 16)))  # fmt: skip
 SCATTERED_LINE, SCATTERED_ONCE_ABOVE = 512, 1 << 14
+#: Before a ladder's steps for rows that are read "once": of 16-bit elements, where they end within a vector. Shared memory, not registers
+#: as for whole vectors. From searches on an H200 (softmax and rmsnorm, rows of 1,001 to 16,001 elements; f32 was faster as it was).
+ENDING = (Rule(256, 128, 32, 8, 8, "shared", above=176), Rule(512, 128, 0, 4, 12, "shared", above=256),
+          Rule(1024, 256, 0, 4, 6, "shared", above=512), Rule(1920, 320, 0, 6, 4, "shared", above=1024),
+          Rule(2048, 256, 0, 8, 4, "shared", above=1920))  # fmt: skip
 #: And for rows of one operand whose elements are dear. From a search on an H200 (softmax over a temperature and of capped scores).
 DEAR = (Rule(1024, 256, 0, 4, 5, "registers", trims=True, above=512), Rule(2048, 512, 0, 4, 3, "registers", trims=True, above=1024),
         Rule(8192, 256, 256, 8, 6, "cluster", trims=True, above=4096))  # fmt: skip

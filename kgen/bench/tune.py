@@ -116,7 +116,7 @@ def forced(kind: str, ladder: tuple[Step, ...]) -> Iterator[list[rows.RowPlan]]:
         return made
 
     changed = mock.patch.object(tuned, "ladders", lambda arch: {**ladders(arch), kind: ladder})
-    alone = mock.patch.multiple(launches, SHIFTED=(), SEVERAL_DIMS=(), STRADDLED=(), DEAR=())
+    alone = mock.patch.multiple(launches, SHIFTED=(), SEVERAL_DIMS=(), STRADDLED=(), ENDING=(), DEAR=())
     with changed, mock.patch.object(rows, "cached", noted), mock.patch.object(persistent, "cached", lambda *_: None), alone:
         yield plans
 

@@ -185,6 +185,10 @@ def plan(
     kinds = ladder if _measured(vec, held, read) and rowed else ()
     whole = vec > 4 and n % vec == 0
     known = [rule for rule in map(launches.measured, kinds) if not (rule.alone and parameters) and (whole or not rule.whole)]
+    results = [o.itemsize for o in operands if o.element and not o.read]
+    becomes_bytes = bool(results) and max(results) == 1 and 1 not in held
+    once = reductions == 1 and launches.kind(bool(held), 1, words, becomes_bytes, pieces) == "once"
+    known = [*launches.ENDING, *known] if known and once and vec > 4 and n % vec else known
     known = [*launches.DEAR, *known] if known and dear and held and reductions else known
     known = [rule for rule in known if not crowds(rule, vec, beside)]
     known = [*launches.SHIFTED, *known] if known and n % vec and parameters > 1 and reductions > 1 else known

@@ -206,6 +206,7 @@ template <int K> struct RowPlan : RowDims<K> {
         const Rules steps = measured ? ladder(built, kind(f)) : Rules{nullptr, 0};
         const bool shifted = most.cluster > 0 && f.readings > 1 && inner.count % vec != 0 && parameters() > 1;
         const bool several = inner.rank > 1 && vec > 4 && f.readings > 1;
+        const bool ends = read_once(f, vec) && inner.count % vec != 0;
         Team before;
         const auto taken = [&](const auto& rules, bool asks) {
             for (const Rule& rule : rules) {
@@ -231,7 +232,7 @@ template <int K> struct RowPlan : RowDims<K> {
                 if (few && rule.least_elements <= vec && vec <= rule.most_elements && fits(before = team_for(rule, chunks, false), most, size)) return before;
             }
         }
-        if (taken(SHIFTED, shifted) || taken(SEVERAL_DIMS, several) || taken(DEAR, f.dear)) return before;
+        if (taken(SHIFTED, shifted) || taken(SEVERAL_DIMS, several) || taken(DEAR, f.dear) || taken(ENDING, ends)) return before;
         for (int i = 0; i < steps.count; i++) {
             const Rule& step = steps.at[i];
             if (chunks <= SHORT && step.longest > SHORT) break;
