@@ -102,15 +102,22 @@ def test_the_shipped_steps_are_sound_and_cover_their_rows() -> None:
 
 
 def test_a_step_is_tried_where_rules_stand_before_the_ladder() -> None:
-    """Long rows that share parameters would follow one another, and those of odd lengths have steps of their own."""
+    """Long rows that share parameters would follow one another, and those of odd lengths have steps of their own (here of two dims, as
+    others follow one another, too), also where one reading reduces them."""
     (unit,) = backend("cuda").layout(kgen.load("layernorm").kernel)
-    for n, threads in ((32_768, 1024), (16_001, 512)):
+    for n, threads, many in ((32_768, 1024, (1000,)), (16_001, 512, (10, 100))):
         step = Step(n // 4, threads, 0, 8, 1, "shared")
-        given = [(0, *(((0,), (1,)) if o.dims == ("N",) else ((n,), (1,))), 4) for o in unit.operands]
-        asked = unit, (1000,), (n,), given, 0, "sm_90"
+        strides = (101 * n, n)[-len(many):]
+        given = [(0, *(((0,) * len(many), (1,)) if o.dims == ("N",) else (strides, (1,))), 4) for o in unit.operands]
+        asked = unit, many, (n,), given, 0, "sm_90"
         assert nvrtc.row_plan(*asked).under.threads == 256 if n == 32_768 else nvrtc.row_plan(*asked).steps[0][0].cluster
         with tune.forced("again", (step,)) as plans:
             assert nvrtc.row_plan(*asked) is plans[0] and plans[0].steps[0][0].threads == threads
+    (unit,) = backend("cuda").layout(kgen.load("softmax").kernel)
+    asked = unit, (1000,), (10_001,), [(0, (10_001,), (1,), 2) for _ in unit.operands], 0, "sm_90"
+    assert nvrtc.row_plan(*asked).steps[0][0].keep == 2
+    with tune.forced("once", (Step(2048, 256, 0, 8, 4, "registers"),)) as plans:
+        assert nvrtc.row_plan(*asked) is plans[0] and plans[0].steps[0][0].keep == 1
 
 
 def test_a_step_is_tried_where_dear_elements_and_rows_of_several_dims_have_their_own() -> None:

@@ -52,11 +52,12 @@ PLACED = "a(x: T[..., N], w: T[N], b: T[N]) -> y: T[..., N]\n\nc = x - mean[N](x
 
 
 @pytest.mark.parametrize("text, n, size, want", [
-    (LAYERNORM, 32_768, 2, None), (LAYERNORM, 65_536, 2, (128, 8, 8, 3, 2)), (LAYERNORM, 262_144, 2, (512, 8, 8, 1, 2)),
+    (LAYERNORM, 32_768, 2, None), (LAYERNORM, 65_536, 2, (128, 8, 8, 2, 4)), (LAYERNORM, 262_144, 2, (512, 8, 8, 1, 2)),
     (LAYERNORM, 200_000, 4, (512, 16, 8, 1, 2)),  # 13 blocks have room for its vectors, and leave 41 multiprocessors idle
-    (LAYERNORM, 32_768, 4, (256, 4, 8, 1, 3)), (LAYERNORM, 65_536, 4, (256, 8, 8, 2, 2)), (LAYERNORM, 262_144, 4, (512, 16, 8, 1, 2)),
+    (LAYERNORM, 32_768, 4, (256, 4, 8, 1, 3)), (LAYERNORM, 65_536, 4, (256, 8, 8, 1, 4)), (LAYERNORM, 262_144, 4, (512, 16, 8, 1, 2)),
     (LAYERNORM, 257, 2, None), (LAYERNORM, 601, 2, None), (LAYERNORM, 600, 2, None),
     (LAYERNORM, 1_001, 2, (32, 1, 4, 16, 3)), (LAYERNORM, 5_001, 2, (64, 1, 10, 6, 3)), (LAYERNORM, 5_001, 4, (256, 1, 5, 3, 3)),
+    (LAYERNORM, 20_001, 2, (128, 3, 8, 3, 2)), (LAYERNORM, 60_001, 2, (128, 8, 8, 3, 2)), (LAYERNORM, 10_001, 4, (128, 3, 8, 4, 3)),
     (LAYERNORM, 5_000, 2, None), (LAYERNORM, 3_001, 4, None), (RMSNORM, 5_001, 2, None), (ADDED, 5_001, 2, None), (PLACED, 5_001, 2, None),
     (RMSNORM, 65_536, 2, None), (RMSNORM, 262_144, 2, (256, 16, 8, 1, 4)),
     (RMSNORM, 65_536, 4, (512, 8, 4, 1, 4)), (RMSNORM, 262_144, 4, (1024, 16, 4, 1, 2)), (RMSNORM, 262_145, 4, None),
