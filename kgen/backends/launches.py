@@ -266,11 +266,21 @@ SCATTERED_ONCE = (Rule(ANY, 64, 64, 8, 16, "segments", registers=(1, 2), element
                   Rule(ANY, 128, 128, 8, 8, "segments", registers=(1, 4), elements=(2, 4)),
                   Rule(ANY, 128, 128, 4, 12, "segments", registers=(5, 8), elements=(5, 16)))  # fmt: skip
 SCATTERED_LINE, SCATTERED_ONCE_ABOVE = 512, 1 << 14
-#: Before a ladder's steps for rows that are read "once": of 16-bit elements, where they end within a vector. Shared memory, not registers
-#: as for whole vectors. From searches on an H200 (softmax and rmsnorm, rows of 1,001 to 16,001 elements; f32 was faster as it was).
-ENDING = (Rule(256, 128, 32, 8, 8, "shared", above=176), Rule(512, 128, 0, 4, 12, "shared", above=256),
-          Rule(1024, 256, 0, 4, 6, "shared", above=512), Rule(1920, 320, 0, 6, 4, "shared", above=1024),
-          Rule(2048, 256, 0, 8, 4, "shared", above=1920))  # fmt: skip
+#: Before a ladder's steps, for rows of one dim that end within a vector: of 16-bit elements that are read "once", or "again" beside no more
+#: than one parameter of columns, and of f32 that are read once; what is `alone`, of rows that are read once beside no parameter. They are
+#: in shared memory, not in registers as whole vectors. From searches on an H200 (softmax, rmsnorm, layer norms with one parameter and none;
+#: of f32 what is not named was faster as it was).
+ENDING = (
+    Rule(128, 128, 32, 4, 12, "shared", elements=(5, 16), above=112),
+    Rule(192, 128, 32, 6, 10, "shared", elements=(5, 16), above=128),
+    Rule(256, 128, 32, 8, 8, "shared", elements=(5, 16), above=192),
+    Rule(512, 128, 0, 4, 12, "shared", elements=(5, 16), above=256),
+    Rule(1024, 256, 0, 4, 6, "shared", elements=(5, 16), above=512),
+    Rule(1920, 320, 0, 6, 4, "shared", elements=(5, 16), above=1024),
+    Rule(2048, 256, 0, 8, 4, "shared", elements=(5, 16), above=1920),
+    Rule(3072, 512, 0, 6, 3, "shared", elements=(5, 16), above=2048, alone=True),
+    Rule(4096, 1024, 0, 4, 2, "shared", elements=(3, 4), above=2048, alone=True),
+)
 #: And for rows of one operand whose elements are dear. From a search on an H200 (softmax over a temperature and of capped scores).
 DEAR = (Rule(1024, 256, 0, 4, 5, "registers", trims=True, above=512), Rule(2048, 512, 0, 4, 3, "registers", trims=True, above=1024),
         Rule(8192, 256, 256, 8, 6, "cluster", trims=True, above=4096))  # fmt: skip

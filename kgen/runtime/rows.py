@@ -185,10 +185,8 @@ def plan(
     kinds = ladder if _measured(vec, held, read) and rowed else ()
     whole = vec > 4 and n % vec == 0
     known = [rule for rule in map(launches.measured, kinds) if not (rule.alone and parameters) and (whole or not rule.whole)]
-    results = [o.itemsize for o in operands if o.element and not o.read]
-    becomes_bytes = bool(results) and max(results) == 1 and 1 not in held
-    once = reductions == 1 and launches.kind(bool(held), 1, words, becomes_bytes, pieces) == "once"
-    known = [*launches.ENDING, *known] if known and once and vec > 4 and n % vec else known
+    ends = known and n % vec and len(sizes) == 1 and not pieces
+    known = [*_ending(operands, held, vec, reductions, words, parameters), *known] if ends else known
     known = [*launches.DEAR, *known] if known and dear and held and reductions else known
     known = [rule for rule in known if not crowds(rule, vec, beside)]
     known = [*launches.SHIFTED, *known] if known and n % vec and parameters > 1 and reductions > 1 else known
@@ -385,6 +383,20 @@ def _teams(
         ):
             team = _team(rule, chunks, edges, size, across)
             yield _abreast(team, *abreast) if rule.where.startswith("abreast") else team
+
+
+def _ending(
+    operands: Sequence[RowOperandPlace], held: Sequence[int], vec: int, reductions: int, words: int, parameters: int
+) -> list[Rule]:  # fmt: skip
+    """The rules for rows in vectors of `vec` that end within one, beside so many `parameters` of columns; none where bytes are made of
+    what is `held`, by the bytes of an element."""
+    results = [o.itemsize for o in operands if o.element and not o.read]
+    narrow = bool(results) and max(results) == 1 and 1 not in held
+    own = launches.kind(bool(held), reductions, words, narrow)
+    if not (own == "once" and reductions or own == "again" and vec > 4 and parameters < 2):
+        return []
+    alone = own == "once" and not parameters
+    return [r for r in launches.ENDING if r.elements[0] <= vec <= r.elements[1] and (alone or not r.alone)]
 
 
 def _scattered(room: int, reductions: int, vec: int, line: int, moving: Sequence[int]) -> list[Rule]:

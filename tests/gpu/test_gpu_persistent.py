@@ -23,7 +23,7 @@ SPECS = {
 }
 #: Where rows that share nothing follow one another, and one that does not.
 SLOPES = (65_536, 250_000, 262_144)
-LENGTHS = (32_768, 50_176, 65_536, 131_072, 262_144, 524_288, 1001, 20_001, 32_001, 50_257, 65_001, 90_001)
+LENGTHS = (32_768, 50_176, 65_536, 131_072, 262_144, 524_288, 1001, 10_001, 20_001, 32_001, 50_257, 65_001, 90_001)
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
 
 

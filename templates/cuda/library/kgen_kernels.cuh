@@ -206,8 +206,8 @@ struct Asked { int vec, registers, held, bytes, readings; bool clusters, dear, s
 // Whether a thread's registers have no room for what stays beside a row's elements, of so many bytes each.
 [[maybe_unused]] constexpr bool crowds(const Rule& r, int vec, int beside) { return r.where == REGISTERS && r.vectors * vec * beside > CROWDED; }
 
-// Whether rows of 16-bit elements or fewer are read once: ENDING is for such.
-[[maybe_unused]] constexpr bool read_once(const Facts& f, int vec) { return vec > 4 && f.readings == 1 && kind(f) == 0; }
+// Whether ENDING is for rows that end within such a vector; behind several readings beside one parameter of columns at most.
+[[maybe_unused]] constexpr bool ending(const Facts& f, int vec) { return f.readings > 0 && (kind(f) == 0 || (kind(f) == 1 && vec > 4)); }
 
 // The threads of a block whose threads take `own` rows together, where with `most` it has so many.
 [[maybe_unused]] constexpr int widened(int threads, int most, int own) { return threads * most / own < 1024 ? threads * most / own : 1024; }
@@ -251,7 +251,8 @@ template <int STEPS> struct Kernels {
             if (general && !f.one_dim && !across && scatters_once(f) && in) add_rule(rule, vec, false, general);
         }
         for (const Rule& rule : ENDING) {
-            if (steps.count > 0 && read_once(f, vec) && !crowds(rule, vec, f.beside)) add_rule(rule, vec, false, general);
+            const bool in = rule.least_elements <= vec && vec <= rule.most_elements && (f.readings == 1 || !rule.alone);
+            if (steps.count > 0 && ending(f, vec) && in && !crowds(rule, vec, f.beside)) add_rule(rule, vec, false, general);
         }
         for (const Rule& rule : DEAR) {
             const bool has = rule.where != CLUSTER || (limits(arch).cluster > 0 && asked.clusters);

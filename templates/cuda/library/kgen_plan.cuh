@@ -206,11 +206,12 @@ template <int K> struct RowPlan : RowDims<K> {
         const Rules steps = measured ? ladder(built, kind(f)) : Rules{nullptr, 0};
         const bool shifted = most.cluster > 0 && f.readings > 1 && inner.count % vec != 0 && parameters() > 1;
         const bool several = inner.rank > 1 && vec > 4 && f.readings > 1;
-        const bool ends = read_once(f, vec) && inner.count % vec != 0;
+        const bool ends = ending(f, vec) && inner.rank == 1 && inner.count % vec != 0 && (f.readings == 1 || parameters() < 2);
         Team before;
         const auto taken = [&](const auto& rules, bool asks) {
             for (const Rule& rule : rules) {
                 if (!asks || steps.count == 0 || chunks > rule.longest || chunks <= rule.above || crowds(rule, vec, f.beside)) continue;
+                if (rule.least_elements > vec || vec > rule.most_elements || (rule.alone && (f.readings > 1 || parameters() > 0))) continue;
                 if ((rule.where != CLUSTER || most.cluster > 0) && fits(before = team_for(rule, chunks, false), most, size)) return true;
             }
             return false;
