@@ -26,6 +26,7 @@ from kgen.runtime.rows import RowOperandPlace  # noqa: E402
 from kgen.runtime.verified import verify_rounds  # noqa: E402
 from kgen.testing.bounds import Analysis  # noqa: E402
 from tests.cuda.emulated import Emulated, for_any_rows  # noqa: E402
+from tests.gpu import test_gpu_persistent as on_gpu  # noqa: E402
 from tests.runtime.plans import ARCHES, draw  # noqa: E402
 
 NORM = """norm(x: T[..., N], w: T[N], b: T[N], s: f32[...]) -> (y: T[..., N], mu: f32[...])
@@ -74,6 +75,23 @@ def test_rows_are_taken_as_measured(text: str, n: int, size: int, want: tuple[in
     alone = planned(text, n, size, 1, "sm_90").launches[0][0]
     assert alone._replace(wide=walk.wide) == walk  # parameters may lie as that row does
     assert not isinstance(planned(text, n, size, 1000, "sm_80"), RoundsPlan)  # which has no clusters
+
+
+def test_the_tests_on_a_gpu_take_every_measured_cluster() -> None:
+    """But the one for rows of up to 10,240 elements of which several operands move."""
+    measured = [*round_launches.PERSISTENT.items(), *round_launches.PERSISTENT_EDGES.items()]
+    clusters = [(r, 8 if narrow else 4) for (narrow, _), rules in measured for r in rules if r.where == "cluster"]
+    wanted = {(r.threads, r.blocks, r.elements // vec, vec) for r, vec in clusters}
+    found = set()
+    for name, n, dtype in ((name, n, dtype) for name in ("norm", "rms") for n in on_gpu.LENGTHS for dtype in on_gpu.DTYPES.values()):
+        kernel = kgen.loads(on_gpu.SPECS[name]).kernel
+        args = [torch.empty((n,) if p.dims == ("N",) else (200, n) if "N" in p.dims else (200,), device="meta",
+                            dtype=dtype if p.dtype == "T" else torch.float32) for p in kernel.params]  # fmt: skip
+        for expression in nvrtc.expressions(kernel, bind(kernel, args, {}, None), "sm_90"):
+            walk = expression.split("Walk<")[1].split(", ")
+            if "Rounds<" in expression:
+                found.add((int(walk[0]), int(walk[1]), int(walk[4]), int(walk[5])))
+    assert wanted - found == {(128, 5, 5, 8)}, found
 
 
 def test_rows_that_one_block_holds_alone_go_by_clusters_beside_parameters() -> None:
