@@ -143,7 +143,7 @@ def test_sixteen_bit_results_are_rounded_once_on_cpp(maps) -> None:
 
 
 @needs_cpp
-@pytest.mark.parametrize("shape", [(1,), (511,), (3, 700), (5, 4, 33), (0, 4)])
+@pytest.mark.parametrize("shape", [(1,), (511,), (3, 700), (5, 4, 33), (0, 4), (4160,), (625, 64), (40_001,)])
 def test_every_element_is_computed_whatever_the_strides_on_cpp(maps, shape) -> None:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(shape, generator=generator)

@@ -268,6 +268,7 @@ inline void numbers_v_element(
 }
 
 constexpr int64_t TILE = 512;        // elements
+constexpr int64_t FLAT_TILE = 4096;  // of operands that lie flat
 constexpr int64_t GROUP = 64;        // elements; groups are always whole, so no value depends on where its element lies
 constexpr int64_t PARALLEL = 32768;  // elements from which threads pay
 
@@ -281,8 +282,15 @@ template <typename Body> inline void parallel(bool pays, int64_t n, const Body& 
     for (int64_t i = 0; i < n; i++) body(i);
 }
 
+#ifdef __AVX512F__
+constexpr bool ASKS_TO_WRITE = true;  // on a Zen 5; on a Zen 3 reading alone was faster
+#else
+constexpr bool ASKS_TO_WRITE = false;
+#endif
+
 // Asks for what lies a page behind a group: the processor's own guesses end with a page.
 template <bool WRITE, typename T> inline void ask(const T* x) {
+    if (WRITE && !ASKS_TO_WRITE) return;
     for (int64_t l = 0; l < GROUP; l += 64 / sizeof(T)) __builtin_prefetch(x + l + 4096 / sizeof(T), WRITE);
 }
 
@@ -309,6 +317,12 @@ template <int K> struct Loop {
             move(d, last);
         }
         if (rank > 0) rank = last + 1;
+    }
+    // Whether all operands are one run of memory, in whole groups.
+    bool flat() const {
+        bool runs = rank == 1 && numel % GROUP == 0;
+        for (int k = 0; k < K; k++) runs = runs && stride[k][0] == 1;
+        return runs;
     }
     void move(int from, int to) {
         size[to] = size[from];
@@ -397,9 +411,9 @@ void numbers_y_run(
     int64_t index_N_stride[64] = {};
     index_N_stride[rank - 1] = 1;
     const Loop<15> loop(rank, size, {x_stride_, k_stride, b_stride, s_stride, x_stride_stride, double_stride, index_N_stride, y_stride, z_stride, w_stride, u_stride, half_stride, d_stride, wide_stride, mask_stride});
-    const int64_t tiles = (loop.numel + TILE - 1) / TILE;
+    const int64_t each = TILE, tiles = (loop.numel + each - 1) / each;
     parallel(loop.numel >= PARALLEL, tiles, [&](int64_t tile) {
-        const int64_t begin = tile * TILE, n = loop.numel - begin < TILE ? loop.numel - begin : TILE;
+        const int64_t begin = tile * each, n = loop.numel - begin < each ? loop.numel - begin : each;
         T x_buffer[TILE];
         const T* x_tile = loop.load(0, x_, begin, n, x_buffer);
         int32_t k_buffer[TILE];
@@ -495,9 +509,9 @@ void numbers_v_run(
     uint8_t* v, const int64_t* v_stride, bf16* brain, const int64_t* brain_stride,
     float* fixed, const int64_t* fixed_stride, int64_t n_) {
     const Loop<6> loop(rank, size, {s_stride, x_stride_stride, double_stride, v_stride, brain_stride, fixed_stride});
-    const int64_t tiles = (loop.numel + TILE - 1) / TILE;
+    const int64_t each = loop.flat() ? FLAT_TILE : TILE, tiles = (loop.numel + each - 1) / each;
     parallel(loop.numel >= PARALLEL, tiles, [&](int64_t tile) {
-        const int64_t begin = tile * TILE, n = loop.numel - begin < TILE ? loop.numel - begin : TILE;
+        const int64_t begin = tile * each, n = loop.numel - begin < each ? loop.numel - begin : each;
         uint8_t s_buffer[TILE];
         const uint8_t* s_tile = loop.load(0, s, begin, n, s_buffer);
         float x_stride_buffer[TILE];
