@@ -111,7 +111,7 @@ def rows_plan(
         limits(arch) if unit.reductions <= MOST_READINGS else limits(arch)._replace(cluster=0), unit.splits,
         tuned.ladder(arch, any(o.kept for o in unit.operands), unit.reductions, unit.words, unit.narrow, bool(unit.pieces)),
         unit.long, bool(unit.pieces), unit.lasting.beside([size for *_, size in operands]) if unit.lasting else 0, unit.dear,
-        unit.abreast,
+        unit.abreast, unit.narrow,
     )  # fmt: skip
 
 

@@ -149,6 +149,7 @@ def plan(
     beside: int = 0,
     dear: bool = False,
     abreast: int = 0,
+    becomes_bytes: bool = False,
 ) -> RowPlan | None:
     """How to walk a pass over rows; None if it has no row.
 
@@ -156,8 +157,8 @@ def plan(
     for the device (`tuned.py`), none where it was not.  `long` counts the readings that reduce of a row that does not stay on the chip
     (None: as many as `reductions`); with `pieces` the dims of a row keep their order; of an element `beside` bytes stay on the chip with
     what is held, for which a thread's registers have little room; `dear`: elements take many instructions; `abreast`: up to
-    how many elements of a row a thread may take rows that lie side by side together.  kgen_plan.cuh is this function in C++, for the host
-    part of written files.
+    how many elements of a row a thread may take rows that lie side by side together; `becomes_bytes`: all that is stored of a row's wider
+    elements are bytes.  kgen_plan.cuh is this function in C++, for the host part of written files.
     """
     rows, n = prod(row_sizes), prod(inner_sizes)
     if rows == 0:
@@ -186,7 +187,7 @@ def plan(
     whole = vec > 4 and n % vec == 0
     known = [rule for rule in map(launches.measured, kinds) if not (rule.alone and parameters) and (whole or not rule.whole)]
     ends = known and n % vec and len(sizes) == 1 and not pieces
-    known = [*_ending(operands, held, vec, reductions, words, parameters), *known] if ends else known
+    known = [*_ending(launches.kind(bool(held), reductions, words, becomes_bytes), reductions, vec, parameters), *known] if ends else known
     known = [*launches.DEAR, *known] if known and dear and held and reductions else known
     known = [rule for rule in known if not crowds(rule, vec, beside)]
     known = [*launches.SHIFTED, *known] if known and n % vec and parameters > 1 and reductions > 1 else known
@@ -385,17 +386,11 @@ def _teams(
             yield _abreast(team, *abreast) if rule.where.startswith("abreast") else team
 
 
-def _ending(
-    operands: Sequence[RowOperandPlace], held: Sequence[int], vec: int, reductions: int, words: int, parameters: int
-) -> list[Rule]:  # fmt: skip
-    """The rules for rows in vectors of `vec` that end within one, beside so many `parameters` of columns; none where bytes are made of
-    what is `held`, by the bytes of an element."""
-    results = [o.itemsize for o in operands if o.element and not o.read]
-    narrow = bool(results) and max(results) == 1 and 1 not in held
-    own = launches.kind(bool(held), reductions, words, narrow)
-    if not (own == "once" and reductions or own == "again" and vec > 4 and parameters < 2):
+def _ending(kind: str, reductions: int, vec: int, parameters: int) -> list[Rule]:
+    """The rules for rows of a pass of such a kind in vectors of `vec` that end within one, beside so many `parameters` of columns."""
+    if not (kind == "once" and reductions or kind == "again" and vec > 4 and parameters < 2):
         return []
-    alone = own == "once" and not parameters
+    alone = kind == "once" and not parameters
     return [r for r in launches.ENDING if r.elements[0] <= vec <= r.elements[1] and (alone or not r.alone)]
 
 
