@@ -154,9 +154,9 @@ template <typename Body> inline void parallel(bool pays, int64_t n, const Body& 
 }
 
 #ifdef __AVX512F__
-constexpr bool ASKS_TO_WRITE = true;  // on a Zen 5; on a Zen 3 reading alone was faster
+constexpr bool ASKS_TO_WRITE = true;
 #else
-constexpr bool ASKS_TO_WRITE = false;
+constexpr bool ASKS_TO_WRITE = false;  // which was slower on a Zen 3
 #endif
 
 // Asks for what lies a page behind a group: the processor's own guesses end with a page.
