@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=["bf16", "f16", "f32"])
 @pytest.mark.parametrize("name", TEXTS)
 def test_rows_that_end_within_a_vector(name: str, dtype: torch.dtype) -> None:
-    """The first and the last length of each rule, from the first element of a vector and from within one, more rows than blocks."""
+    """The first and the last length of each rule, from the first element of a vector and from within one."""
     torch.manual_seed(0)
     kernel = kgen.loads(TEXTS[name])
     params = len(kernel.kernel.params)
