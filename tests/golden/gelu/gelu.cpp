@@ -225,14 +225,14 @@ template <typename Body> inline void parallel(bool pays, int64_t n, const Body& 
 }
 
 #ifdef __AVX512F__
-constexpr bool ASKS_TO_WRITE = true;
+constexpr bool ASKS_FOR_ALL = true;
 #else
-constexpr bool ASKS_TO_WRITE = false;  // which was slower on a Zen 3
+constexpr bool ASKS_FOR_ALL = false;  // on a Zen 3 it is slower to ask for what is written, and for floats of 32 bits
 #endif
 
 // Asks for what lies a page behind a group: the processor's own guesses end with a page.
 template <bool WRITE, typename T> inline void ask(const T* x) {
-    if (WRITE && !ASKS_TO_WRITE) return;
+    if ((WRITE || sizeof(T) > 2) && !ASKS_FOR_ALL) return;
     for (int64_t l = 0; l < GROUP; l += 64 / sizeof(T)) __builtin_prefetch(x + l + 4096 / sizeof(T), WRITE);
 }
 
