@@ -187,12 +187,12 @@ def plan(
     whole = vec > 4 and n % vec == 0
     known = [rule for rule in map(launches.measured, kinds) if not (rule.alone and parameters) and (whole or not rule.whole)]
     ends = known and n % vec and len(sizes) == 1 and not pieces
-    known = [*_ending(launches.kind(bool(held), reductions, words, becomes_bytes), reductions, vec, parameters), *known] if ends else known
-    known = [*launches.DEAR, *known] if known and dear and held and reductions else known
-    known = [rule for rule in known if not crowds(rule, vec, beside)]
-    known = [*launches.SHIFTED, *known] if known and n % vec and parameters > 1 and reductions > 1 else known
-    known = [*launches.SEVERAL_DIMS, *known] if known and len(sizes) > 1 and vec > 4 and reductions > 1 else known
-    known = [*launches.STRADDLED, *known] if known and wide & STRADDLES and reductions > 1 else known
+    before = _ending(launches.kind(bool(held), reductions, words, becomes_bytes), reductions, vec, parameters) if ends else []
+    before = [*launches.DEAR, *before] if known and dear and held and reductions else before
+    before = [*launches.SHIFTED, *before] if known and n % vec and parameters > 1 and reductions > 1 else before
+    before = [*launches.SEVERAL_DIMS, *before] if known and len(sizes) > 1 and vec > 4 and reductions > 1 else before
+    before = [*launches.STRADDLED, *before] if known and wide & STRADDLES and reductions > 1 else before
+    known, before = ([rule for rule in some if not crowds(rule, vec, beside)] for some in (known, before))
     size, most = vec * (sum(held) + beside), limits.cluster if reductions else 0
     long = reductions if long is None else long
     rules = [r for r in launches.RULES[apart, bool(held)] if r.readings <= reductions and not (r.alone and parameters) and dear >= r.dear]
@@ -202,10 +202,11 @@ def plan(
         moving = [operands[k].itemsize for k in memory if operands[k].read and strides[k][-1] != 0]
         several = held and reductions > 1 and chunks * size > launches.SCATTERED_ABOVE
         first = launches.SCATTERED if several else [] if held else _scattered(n * sum(read), reductions, vec, sizes[-1], moving)
-        known, rules = ([], [*first, *rules]) if first else (known, rules)
+        known, before, rules = ([], [], [*first, *rules]) if first else (known, before, rules)
     shares = bool(splits and stores and not pieces and most)
     together = side_by_side(operands, memory, main, strides, outer_sizes, outer) if n <= abreast and apart and splits else (0, 0, 0)
-    teams = _teams(() if apart else known, rules, chunks, vec, edges, held, read, apart, most > 0, beside, shares, together[:2])
+    before, known = ([], []) if apart else (before, known)
+    teams = _teams(before, known, rules, chunks, vec, edges, held, read, apart, most > 0, beside, shares, together[:2])
     teams = chain([_abreast(narrow, *together[:2])], teams) if narrow else teams
     team = staged[0] if staged else next(t for t in teams if t.fits(size, words, reductions, limits._replace(cluster=most)))
     if team.across and team.team > 1:  # no more teams than rows; who takes a row does not change how it is combined
@@ -287,7 +288,7 @@ def along(n: int, vec: int, held: Sequence[int], read: Sequence[int], reductions
     ladder = [launches.measured(step) for step in steps if not step.whole]
     clusters = bool(reductions and devices.limits(arch).cluster)
     rules = [r for r in launches.RULES[False, bool(held)] if r.readings <= reductions]
-    teams = [*_teams(ladder, rules, chunks, vec, False, held, read, False, clusters)]
+    teams = [*_teams((), ladder, rules, chunks, vec, False, held, read, False, clusters)]
     first, team = teams[0], next(t for t in teams if t.keep < 2 and not t.cluster)
     wished = "" if first is team or team.keep == 1 else "cluster" if first.cluster else "shared"
     return Shared(team.threads, team.team or team.threads, team.vectors, vec, team.keep == 1, wished)
@@ -357,19 +358,22 @@ def side_by_side(
 
 
 def _teams(
-    ladder: Sequence[Rule], rules: Sequence[Rule], chunks: int, vec: int, edges: bool, held: Sequence[int], read: Sequence[int],
-    across: bool, clusters: bool, beside: int = 0, shares: bool = False, abreast: tuple[int, int] = (0, 0),
+    before: Sequence[Rule], ladder: Sequence[Rule], rules: Sequence[Rule], chunks: int, vec: int, edges: bool, held: Sequence[int],
+    read: Sequence[int], across: bool, clusters: bool, beside: int = 0, shares: bool = False, abreast: tuple[int, int] = (0, 0),
 ) -> Iterator[Team]:  # fmt: skip
-    """Teams for a row of `chunks` vectors, the better first, the last within the limits of every device: by the first step of the ladder
-    that is long enough, then by the rules.  `held` and `read`: bytes of an element of each operand that stays on the chip, and that is
-    read, of which `beside` more bytes stay with what is held; `across`: elements lie apart; `clusters`: whether there are clusters;
-    `shares`: whether blocks may take a row in turns; `abreast`: how many rows a thread may take together, and how
+    """Teams for a row of `chunks` vectors, the better first, the last within the limits of every device: by the rules `before` the
+    ladder, by its first step that is long enough, then by the `rules`.  `held` and `read`: bytes of an element of each operand that stays
+    on the chip, and that is read, of which `beside` more bytes stay with what is held; `across`: elements lie apart; `clusters`: whether
+    there are clusters; `shares`: whether blocks may take a row in turns; `abreast`: how many rows a thread may take together, and how
     many it does, for which a block has more threads."""
     size = vec * (sum(held) + beside)
     registers = _registers(vec, held or read)
+    for rule in before:
+        if rule.above < chunks <= rule.longest and (clusters or rule.where != "cluster"):
+            yield _team(rule, chunks, edges, size, across)
     for step in ladder:
         known = chunks > launches.SHORT or step.longest <= launches.SHORT
-        if known and step.above < chunks <= step.longest and (clusters or step.where != "cluster"):
+        if known and chunks <= step.longest and (clusters or step.where != "cluster"):
             yield _team(step, chunks, edges, size, across)
             break
     for rule in rules:

@@ -128,18 +128,26 @@ template <int STEPS> struct RoundKernels {
             bool known = false, split = false;  // whether the one before it is alike; rows as long as those that launches share go all so
             const Limits own = limits(arch / 10), before = limits(ARCHS[a > 0 ? a - 1 : 0] / 10);
             known = a > 0 && own.shared == before.shared && own.cluster == before.cluster;
-            for (i64 chunks = 1; !known && !split && chunks < ANY / 2; chunks += chunks < 32 || chunks >= 512 ? chunks : 32) {
+            const auto visit = [&](i64 chunks) {
                 const Taken found = s.take(chunks, vec, moved, across, arch / 10);
                 const Team& t = found.team;
                 const bool cluster = t.cluster > 0;
                 split = t.span > 0 && !cluster;
-                if (found.blocks == 0) continue;
+                if (found.blocks == 0) return;
                 Built b = {wider(t.most, t.threads), found.blocks, t.team, t.vectors, 3, across, split, cluster, general, vec, -1, 0, false};
                 b.stages = found.stages;
                 if (split) b.step = STEPS;
                 add(b);
                 b.keep = b.stages = 0;
                 for (b.step = 0; split && b.step < STEPS; b.step++) add(b);
+            };
+            for (i64 chunks = 1; !known && !split && chunks < ANY / 2; chunks += chunks < 32 || chunks >= 512 ? chunks : 32) {
+                visit(chunks);
+                if (chunks >= 512 && !split) visit(2 * chunks - 1);
+            }
+            const RoundRules all = rounds(across, vec > 4, s.sums() > 1);  // and where one of them ends
+            for (int i = 0; !known && i < all.count; i++) {
+                for (i64 more = 0; more < 2 && all.at[i].longest < ANY / 2; more++) visit(all.at[i].longest + more);
             }
         }
     }
@@ -190,6 +198,12 @@ template <int K> struct RoundsPlan : RowDims<K> {
         : Base(dims, outer, sizes, given, P::FACTS, true), kernels(P::KERNELS.at), count(P::KERNELS.count) {
         if (row.count == 0 && inner.count == 0) return;
         if (row.count == 0) row = {1, 0, {1}, {}};  // a kernel divides by sizes
+        int built = 0;  // of the file's architectures the one that a later device runs, whose kernels it takes where it would have others
+        for (int a : ARCHS) built = a / 10 <= arch && a / 10 > built ? a / 10 : built;
+        attempt<P>(arch);
+        if (!served && built > 0 && limits(built).shared <= limits(arch).shared) attempt<P>(built);
+    }
+    template <typename P> void attempt(int arch) {
         Taken found = P::SUMS.take(inner.count / vec, vec, f.size(P::SUMS.moving, vec), across, arch);
         if (found.blocks == 0) {
             vec = 1, wide = 0;
