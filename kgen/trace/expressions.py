@@ -25,7 +25,7 @@ from kgen.trace.live import Owner
 from kgen.trace.names import METHODS
 from kgen.trace.tracer import Refused
 from kgen.trace.values import Const, Dtype, Method, Ranked, Several, Shape, Spec, Traced
-from kgen.types import DTYPES, Number, variable_of
+from kgen.types import BOOL, DTYPES, INT, Number, boolean, variable_of
 from kgen.values import closest, did_you_mean
 
 BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "mod", ast.Pow: "pow",
@@ -197,12 +197,18 @@ class Expressions(Calls):
         return self.operate(type(node.op), self.eval(node.left), self.eval(node.right), node)
 
     def operate(self, kind: type[ast.operator], left: Any, right: Any, node: Any) -> Any:
+        """An operator of two values: of constants the constant, of shapes both, of numbers of the call what Python's would be.  Refuses
+        what the language has otherwise."""
         op = BINARY[kind]
         if op == "add" and (isinstance(left, (Shape, Several)) or isinstance(right, (Shape, Several))):
             return Several((*self.items(left, node), *self.items(right, node)))
         if isinstance(left, Const) and isinstance(right, Const):
             return self.folded(op, left, right, node)
         one, other = self.lift(left, getattr(node, "left", node)), self.lift(right, getattr(node, "right", node))
+        if op == "pow" and self.type_of(one) == INT and isinstance(right, Const) and isinstance(right.value, int) and right.value < 0:
+            other = self.number(float(right.value), getattr(node, "right", node))  # of Python's integers that is a float
+        if op == "add" and self.type_of(one) == self.type_of(other) == BOOL:
+            raise self.refuse("`+` of bools of the call is Python's sum of them", node, "choose numbers, as in `(1 if k > 0 else 0) + ...`")
         if op == "floordiv" and one.id is not None and not self.is_tensor(one) and not self.is_tensor(other):
             if (whole := self.quotient(one, other, node)) is not None:
                 return whole
@@ -251,6 +257,7 @@ class Expressions(Calls):
         return isinstance(node, ast.expr) and self.frame.code.in_brackets(node)
 
     def eval_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        """A sign, `not` or `~` of a value; of a constant the constant.  Refuses `~` of a bool of the call, which is Python's integer."""
         op, operand = UNARY[type(node.op)], self.eval(node.operand)
         if isinstance(operand, Const):
             if op == "not":
@@ -261,11 +268,14 @@ class Expressions(Calls):
             inner = self.number(operand.value, node.operand, operand.expr).expr
             return Const(value, Apply(op, (inner,), self.span(node), self.span(node), "prefix", parens=self.bracketed(node)))
         x = self.lift(operand, node.operand)
+        if op == "bitnot" and self.type_of(x) == BOOL:
+            raise self.refuse("`~` of a bool of the call is an integer", node, "write `not`")
         if op == "not" and x.id is not None and not isinstance(self.type_of(x), Number):
             return self.apply("not", [x], node, node, "prefix")
         return self.apply(op, [x], node, node, "prefix")
 
     def eval_BoolOp(self, node: ast.BoolOp) -> Any:
+        """`and` or `or` of bools; a constant decides it or stands for nothing.  Refuses one of what is no bool, which would be an operand."""
         op = "and" if isinstance(node.op, ast.And) else "or"
         result: Any = None
         for k, part in enumerate(node.values):
@@ -275,6 +285,8 @@ class Expressions(Calls):
                     return value if result is None else self.refuse_mixed(part)
                 if k == len(node.values) - 1 and result is None:
                     return value
+                if result is not None and not (isinstance(value.value, bool) and self.type_of(result) in (BOOL, boolean)):
+                    raise self.refuse(f"`{op}` of what is no bool is one of its operands", part, "choose it, as in `3 if k > 0 else 0`")
                 continue
             value = self.lift(value, part)
             result = value if result is None else self.apply(op, [result, value], node, node, "infix")

@@ -58,6 +58,8 @@ class Ordered(Drawing):
             raise self.refuse(f"`{shown}` needs a float tensor", node, "cast it, as in `x.float()`")
         _, dim = self.whole_dim(shown, x, given["dim"], node, short=True)
         made = replace(self.apply(name, [x], node, None, "call", (dim,)), shape=x.shape, free=x.free)
+        if not self.is_none(given.get("dtype", Const(None))):
+            made = self.as_asked(made, given["dtype"], node)
         if made.id is not None and x.id in self.flipped and self.flipped[x.id][1] == (dim,):
             self.scans_of_flipped[made.id] = name, self.flipped[x.id][0], dim
         return made, x, dim

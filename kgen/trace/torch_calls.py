@@ -22,7 +22,7 @@ from kgen.trace.joining import Joining
 from kgen.trace.names import METHODS, Row
 from kgen.trace.tracer import Refused
 from kgen.trace.values import Const, Dtype, Several, Shape, Traced, dtype_name, named
-from kgen.types import DTYPES, ELLIPSIS, FLOAT, TORCH, WRITTEN, Dims, is_float
+from kgen.types import DTYPES, ELLIPSIS, FLOAT, TORCH, WRITTEN, Dims, is_float, is_int
 from kgen.values import closest, did_you_mean
 
 _SPECIAL_WORDS = ("dim", "keepdim", "dtype", "reduction", "normalized_shape", "unbiased", "correction", "device")
@@ -125,6 +125,8 @@ class TorchCalls(Joining):
             result = replace(result, shape=self.reduced(shape, dims, keep), free=free)
         elif dims is not None:
             result = replace(result, shape=shape, free=free)
+        if dtype is not None and "dtype" in params and not self.is_none(dtype):
+            result = self.as_asked(result, dtype, node)
         if (how := given.get("reduction")) is not None:
             result = self.reduction(shown, result, how, node)
         if row.same and result.id is not None and self.type_of(result) != self.type_of(values[params[0]]):
@@ -242,6 +244,13 @@ class TorchCalls(Joining):
             raise self.refuse(f"`{shown}` needs the sizes of the last dims of {show_shape(shape)}", node, "as in `x.shape[-1:]`")
         return named(last)
 
+    def as_asked(self, result: Traced, dtype: Any, node: Any) -> Traced:
+        """What integers come to in the dtype that a call asks for: it wraps alike before and behind."""
+        name, t = self.dtype(dtype, node), self.type_of(result)
+        if t is None or not is_int(t) or str(t) == name:
+            return result
+        return replace(self.apply(name, [result], node), shape=result.shape, free=result.free)
+
     def reduced(self, shape: Axes, dims: Dims, keep: bool) -> Axes:
         gone = [bool(a.dims) and set(a.dims) <= set(dims) for a in shape]
         return tuple(ONE if g else a for a, g in zip(shape, gone, strict=True) if keep or not g)
@@ -259,6 +268,8 @@ class TorchCalls(Joining):
         for a in x.shape:
             if a.dims and set(a.dims) <= set(dims):
                 count = self.number_of(self.length(a), node)
+                if a.short:  # of a dim that is shorter than what is cut off nothing is left
+                    count = self.apply("max", [count, self.number(0, node)], node)
                 count = replace(count, expr=replace(count.expr, parens=isinstance(count.expr, Apply)))
                 mean = self.apply("div", [mean, count], node, None, "infix")
         return mean

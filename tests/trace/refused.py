@@ -429,3 +429,23 @@ def without_a_gradient(x: "T[..., N]"):
     with torch.no_grad():
         q = x.round()
     return x + (q - x)
+
+
+@case
+def chosen_by_and(x: "T[N]", k: int):
+    return x * (k > 0 and 3)
+
+
+@case
+def chosen_by_a_number(x: "T[N]", c: float):
+    return x * (c and True)
+
+
+@case
+def counted_bools(x: "T[N]", k: int):
+    return x * ((k > 0) + (k > 1))
+
+
+@case
+def inverted_bool(x: "T[N]", k: int):
+    return x * ~(k > 0)
