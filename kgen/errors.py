@@ -135,6 +135,13 @@ class KgenError(ValueError):
         return type(self), (list(self.diagnostics), self.source)
 
 
+def expect(x: object, kinds: type | tuple[type, ...], said: str, help: str) -> None:
+    """Raise `KgenError` where an argument is none of these types; `said` is what it should be."""
+    if not isinstance(x, kinds):
+        noun = type(x).__name__
+        raise KgenError(f"{said}, not {'an' if noun[0] in 'aeiou' else 'a'} {noun}", help=help)
+
+
 class TooLong(KgenError):
     """What is over a cap on length: a file's bytes and words, a kernel's operations."""
 

@@ -6,6 +6,8 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kgen.errors import KgenError
+
 if TYPE_CHECKING:
     from kgen.backends.base import Backend
 
@@ -35,7 +37,9 @@ def _named(place: str) -> Any:
 
 @cache
 def backend(target: str) -> Backend:
-    """The backend that serves a target."""
+    """The backend that serves a target.  Raises `KgenError` where there is no such target."""
+    if target not in TARGETS:
+        raise KgenError(f"there is no target {target}", help=f"targets are {', '.join(TARGETS)}")
     return _named(TARGETS[target].backend)()
 
 

@@ -45,6 +45,8 @@ def compile_(
     targets = [*TARGETS] if target in (None, "all") else [target]
     if out == "-" and (len(targets) > 1 or len(specs) > 1):
         raise click.UsageError("-o - takes one spec and one --target")
+    if out == "-" and build_too:
+        raise click.UsageError("--build takes no -o -: it compiles a file")
     if static is not None and build_too:
         raise click.UsageError("--build takes no --static: the head of a static file says how it is built")
     sizes = None if static is None else _sizes(static)

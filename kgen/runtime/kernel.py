@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from kgen import hooks
-from kgen.errors import KgenError, Source, printed
+from kgen.errors import KgenError, Source, expect, printed
 from kgen.runtime import drawn
 from kgen.types import ELLIPSIS, Binding
 
@@ -47,6 +47,7 @@ def read_spec(spec: str | Path) -> tuple[str, str]:
     from kgen.resources import bundled, families
     from kgen.values import closest, did_you_mean
 
+    expect(spec, (str, os.PathLike), "a spec is a path or a bundled spec's name", "`kgen.loads` takes a spec's text")
     path, shown = Path(spec), printed(str(spec), "")
     free = not os.path.exists(path) or os.path.isdir(path)  # a folder is no spec, and may well have a kernel's name
     if free and not path.suffix and not path.is_absolute() and ".." not in path.parts and (own := bundled(path.as_posix())):
@@ -105,6 +106,7 @@ def loads(text: str, name: str = "<text>", checked: bool = False) -> Kernel:
     outside, when their results are made.  Raises `KgenError` with all its errors."""
     from kgen.runtime import recall
 
+    expect(text, str, "a spec's text is a str", "`kgen.load` reads a file")
     head = recall.head(text, name) if recall.possible() else None
     made = Kernel(_checked(text, name)) if head is None else Kernel._of(head)
     made._text = text, name

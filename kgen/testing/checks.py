@@ -165,12 +165,14 @@ def _ulps(x: float) -> str:
 
 
 def targets(chosen: str | None = None) -> tuple[list[str], dict[str, str]]:
-    """The targets that run on this machine, and for each other one the reason why it does not.  Raises `KgenError` where the C++
-    compiler is there and does not work."""
+    """The targets that run on this machine, and for each other one the reason why it does not.  Raises `KgenError` where there is no
+    such target, and where the C++ compiler is there and does not work."""
     import importlib.util
 
     import torch
 
+    if chosen and chosen not in (*TARGETS, "torch"):
+        raise KgenError(f"there is no target {chosen}", help=f"targets are {', '.join(TARGETS)}, torch")
     able, left_out = [], {}
     for target in [chosen] if chosen else TARGETS:
         why = ""
