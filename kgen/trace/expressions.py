@@ -275,7 +275,7 @@ class Expressions(Calls):
         return self.apply(op, [x], node, node, "prefix")
 
     def eval_BoolOp(self, node: ast.BoolOp) -> Any:
-        """`and` or `or` of bools; a constant decides it or stands for nothing.  Refuses one of what is no bool, which would be an operand."""
+        """`and` or `or` of bools; a constant decides it or stands for nothing.  Refuses what is no bool, as one of the operands comes out."""
         op = "and" if isinstance(node.op, ast.And) else "or"
         result: Any = None
         for k, part in enumerate(node.values):

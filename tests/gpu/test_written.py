@@ -115,10 +115,11 @@ def test_rows_have_the_bits_of_the_runtimes(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.first
 def test_rows_and_columns_have_the_bits_of_the_runtimes(tmp_path: Path) -> None:
-    """Of rmsnorm's backward: dx and dw come from one reading, in both."""
+    """Of rmsnorm's backward: dx and dw come from one reading, in both; also of lengths between powers of two, whose steps are others."""
     library = built("rmsnorm", tmp_path, True)
     kernel = kgen.Kernel(grad.backward(kgen.load("rmsnorm").kernel).kernel)
-    for x in tensors(True):
+    between = [torch.randn(300, n, device="cuda").to(torch.bfloat16) for n in (8200, 12_000, 16_376, 24_568)]
+    for x in (*tensors(True), *between):
         n, lead = x.shape[-1], x.dim() - 1
         dy, w, r = torch.randn_like(x), torch.randn(n, device="cuda").to(x), torch.rand(x.shape[:-1], device="cuda") + 0.5
         dx, dw = torch.empty_like(x), torch.empty_like(w)
