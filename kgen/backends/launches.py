@@ -278,7 +278,9 @@ ENDING = (
     Rule(1024, 256, 0, 4, 6, "shared", elements=(5, 16), above=512),
     Rule(1920, 320, 0, 6, 4, "shared", elements=(5, 16), above=1024),
     Rule(2048, 256, 0, 8, 4, "shared", elements=(5, 16), above=1920),
-    Rule(3072, 512, 0, 6, 3, "shared", elements=(5, 16), above=2048, alone=True),
+    Rule(2560, 512, 0, 6, 3, "shared", elements=(5, 16), above=2048),
+    Rule(3072, 512, 0, 6, 3, "shared", elements=(5, 16), above=2560, alone=True),
+    Rule(6656, 512, 0, 13, 2, "shared", elements=(5, 16), above=6144, alone=True),
     Rule(4096, 1024, 0, 4, 2, "shared", elements=(3, 4), above=2048, alone=True),
 )
 #: And for rows of one operand whose elements are dear. From a search on an H200 (softmax over a temperature and of capped scores).

@@ -160,6 +160,8 @@ PERSISTENT_EDGES = {
         *(Round(128, 128, 80, 3, 3, "block", 960, parameters=80), Round(256, 256, 40, 2, 3, "block", 1280)),
         Round(0, 0, 0, 0, 0, "none", 768),
         Round(128, 128, 40, 5, 2, "cluster", 1280, once=True),
+        Round(128, 128, 64, 3, 2, "cluster", 6144, once=True, every=True),
+        Round(128, 128, 56, 3, 2, "cluster", 7168, once=True, every=True),  # eight blocks, where others would be seven
         Round(128, 128, 64, 3, 2, "cluster", 8192, once=True, every=True),
     ),
     (False, False): (
