@@ -49,6 +49,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz", action="store_true", help="run the long fuzzing campaigns")
 
 
+#: The tests that have begun and not ended, of all workers.
+BEGUN: dict[str, float] = {}
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    BEGUN[nodeid] = time.monotonic()
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    BEGUN.pop(nodeid, None)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What had not ended when a run was interrupted, and for how long it had gone on."""
+    for nodeid, begun in BEGUN.items():
+        terminalreporter.write_line(f"not ended after {time.monotonic() - begun:.0f} s: {nodeid}")
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Where `gpu` tests alone are asked for, workers need not import the files that do not speak of one."""
     alone = (config.getoption("-m") or "").split(" and ")[0] == "gpu"
