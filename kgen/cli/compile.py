@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 @without_option
 @click.option("--standalone", is_flag=True, help="Write CUDA in one file, without a library beside it.")
 @click.option("--backward", is_flag=True, help="Write the backward too, and the forward that saves what it reads.")
-@click.option("--arch", default="sm_90", metavar="ARCH", help="GPU architecture for --build (default: sm_90).")
+@click.option("--arch", metavar="ARCH", help="GPU architecture for --build (default: sm_90).")
 @click.option("--build", "build_too", is_flag=True, help="Compile what was written with the target's own compiler.")
 def compile_(
     specs: tuple[str, ...], target: str | None, out: str, dtypes: tuple[str, ...], static: str | None, without: str, standalone: bool,
-    backward: bool, arch: str, build_too: bool,
+    backward: bool, arch: str | None, build_too: bool,
 ) -> None:  # fmt: skip
     """Write a spec's fused kernels: Triton, CUDA C++ and C++ source that needs nothing of kgen."""
     targets = [*TARGETS] if target in (None, "all") else [target]
@@ -47,6 +47,8 @@ def compile_(
         raise click.UsageError("-o - takes one spec and one --target")
     if out == "-" and build_too:
         raise click.UsageError("--build takes no -o -: it compiles a file")
+    if arch and not build_too:
+        raise click.UsageError("--arch is for --build: the line in a file's head names its own")
     if static is not None and build_too:
         raise click.UsageError("--build takes no --static: the head of a static file says how it is built")
     sizes = None if static is None else _sizes(static)
@@ -93,7 +95,7 @@ def compile_(
                     from kgen.runtime.toolchain import build_file
 
                     try:
-                        built.extend(build_file(t, path, k, arch))
+                        built.extend(build_file(t, path, k, arch or "sm_90"))
                     except OSError as error:
                         raise KgenError(f"cannot build {path}: {error.strerror or error}") from None
                 rows.append(_compiled_row(k, path, source, {} if sizes is None else _chosen(k, dtypes)))

@@ -151,7 +151,8 @@ class Calls(Decomposed):
             return Const(value)
         values = [self.lift(a, n) for a, n in zip(args, node.args, strict=True)]
         if op is None:
-            raise self.refuse(f"kgen does not know `{shown}`", node, did_you_mean(closest(thing.__name__, list(names.MATH))))
+            help = names.advice(thing.__name__) or did_you_mean(closest(thing.__name__, list(names.MATH)))
+            raise self.refuse(f"kgen does not know `{shown}`", node, help)
         if any(self.is_tensor(v) for v in values):
             raise self.refuse(f"`{shown}` takes numbers, not tensors", node, f"write `torch.{op}(...)`, or kgen's own `{op}(...)`")
         made = self.apply(op, values, node, node.func)

@@ -209,6 +209,8 @@ class Expressions(Calls):
             other = self.number(float(right.value), getattr(node, "right", node))  # of Python's integers that is a float
         if op == "add" and self.type_of(one) == self.type_of(other) == BOOL:
             raise self.refuse("`+` of bools of the call is Python's sum of them", node, "choose numbers, as in `(1 if k > 0 else 0) + ...`")
+        if op == "sub" and any(self.is_tensor(v) and self.type_of(v) == boolean for v in (one, other)):
+            raise self.refuse("`-` of a bool tensor is torch's error", node, "write `~mask`, or cast it, as in `1 - mask.float()`")
         if op == "floordiv" and one.id is not None and not self.is_tensor(one) and not self.is_tensor(other):
             if (whole := self.quotient(one, other, node)) is not None:
                 return whole
@@ -275,7 +277,7 @@ class Expressions(Calls):
         return self.apply(op, [x], node, node, "prefix")
 
     def eval_BoolOp(self, node: ast.BoolOp) -> Any:
-        """`and` or `or` of bools; a constant decides it or stands for nothing.  Refuses what is no bool, as one of the operands comes out."""
+        """`and` or `or` of bools; a constant decides it or stands for nothing.  Refuses what is no bool: an operand comes out."""
         op = "and" if isinstance(node.op, ast.And) else "or"
         result: Any = None
         for k, part in enumerate(node.values):

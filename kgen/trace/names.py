@@ -340,6 +340,8 @@ ADVICE = {
     "finfo iinfo": "what it says of a dtype that the call decides is not known: mask by `float(\"-inf\")`",
     "print": "a kernel has no side effects: print its results",
     "tensor": "write the number itself",
+    "len": "a size is `x.shape[0]`",
+    "divmod": "write `a // b` and `a % b`",
 }  # fmt: skip
 
 

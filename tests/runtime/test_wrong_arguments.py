@@ -35,3 +35,5 @@ def test_what_goes_to_stdout_is_not_built(tmp_path: Path) -> None:
     spec.write_text(SPEC)
     done = CliRunner().invoke(main, ["compile", str(spec), "--target", "cpp", "-o", "-", "--build"])
     assert done.exit_code == 2 and "--build takes no -o -" in done.output
+    done = CliRunner().invoke(main, ["compile", str(spec), "--arch", "sm_80", "-o", str(tmp_path / "out")])
+    assert done.exit_code == 2 and "--arch is for --build" in done.output and not (tmp_path / "out").exists()

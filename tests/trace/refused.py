@@ -449,3 +449,13 @@ def counted_bools(x: "T[N]", k: int):
 @case
 def inverted_bool(x: "T[N]", k: int):
     return x * ~(k > 0)
+
+
+@case
+def a_length(x: "T[B, N]"):
+    return len(x) * x
+
+
+@case
+def inverted_mask(x: "T[N]", mask: "bool[N]"):
+    return x * (1 - mask)
