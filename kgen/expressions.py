@@ -490,7 +490,8 @@ class Expressions:
         t = self.result_type(row, node, values)
         if t is None:
             return None
-        if row.name == "pow" and (t == INT or isinstance(t, DType) and t.is_int) and self.constants.get(args[1], 0) < 0:
+        whole = isinstance(t, DType) and t.is_int or t == INT and args[0] not in self.constants
+        if row.name == "pow" and whole and self.constants.get(args[1], 0) < 0:
             self.error(NEGATIVE_POWER, node.args[1].span, help="write it with a decimal point, as in `n^-1.0`")
             return None
         common = promote([(v.type, bool(v.dims)) for v in values]) if row.rule == "compare" else t

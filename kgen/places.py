@@ -231,24 +231,12 @@ def unguarded(values: Sequence[Value], roots: Collection[int]) -> list[Value]:
     return [v for at, v in enumerate(values) if v.op == "place" and (at in taken or at in roots)]
 
 
-def shifting(values: Sequence[Value], roots: Collection[int]) -> set[int]:
-    """The greatest values that only shift others, as in a logsumexp: all that reads one is a `stop` that is no result.  That of no
-    elements is -inf."""
-    users: dict[int, set[int]] = {}
-    for k, v in enumerate(values):
-        for a in v.args:
-            users.setdefault(a, set()).add(k)
-    found = {k for k, v in enumerate(values) if v.op == "max" and isinstance(v.attr, tuple) and k not in roots}
-    return {k for k in found if users.get(k) and all(values[u].op == "stop" and u not in roots for u in users[k])}
-
-
 def needing(values: Sequence[Value], roots: Collection[int]) -> list[tuple[str, str]]:
     """The dims without elements of which something has no value, each behind what is said of it: of the greatest or least of none, and of
     a place along a dim of what is read, but where something else stands outside.  `roots` are the values that are results."""
     found: dict[str, str] = {}
-    shifts = shifting(values, roots)
-    for k, v in enumerate(values):
-        if v.op in ("max", "min", "argmax", "argmin") and isinstance(v.attr, tuple) and k not in shifts:
+    for v in values:
+        if v.op in ("max", "min", "argmax", "argmin") and isinstance(v.attr, tuple):
             found |= {f"{v.op}[{', '.join(v.attr)}] of no elements: dim {d} has size 0": d for d in v.attr}
     for v in unguarded(values, roots) if any(v.op == "place" for v in values) else ():
         found |= {f"a place along {d}, which has size 0": d for d in v.attr if d not in v.dims}

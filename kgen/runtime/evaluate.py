@@ -15,7 +15,7 @@ from kgen.check import Kernel, Value
 from kgen.errors import KgenError
 from kgen.ir import exact
 from kgen.ops import OPS, REDUCTIONS, ROWS, SCANS
-from kgen.places import shifting, unguarded
+from kgen.places import unguarded
 from kgen.runtime import coded, joined, scanned, selected, unsigned
 from kgen.runtime.arguments import follow
 from kgen.searches import SEARCHES
@@ -308,9 +308,6 @@ class Evaluator:
         dims = self.places(x, over)
         empty = any(x.shape[d] == 0 for d in dims)
         if v.op in ("max", "min", "argmax", "argmin") and empty:
-            values = self.kernel.values
-            if any(values[k] is v for k in shifting(values, [r.value for r in self.kernel.results])) and x.is_floating_point():
-                return torch.full([1 if d in dims else s for d, s in enumerate(x.shape)], -math.inf, device=x.device, dtype=x.dtype)
             if any(self.count(r.dims) for r in self.kernel.results):  # as `arguments.refuse_empty` has it
                 lacking = next(d for d in over if self.count((d,)) == 0)
                 told = shown_dims(f"{v.op}[{', '.join(over)}] of no elements: dim {lacking} has size 0")

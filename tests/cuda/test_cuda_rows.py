@@ -263,8 +263,8 @@ def test_some_steps_are_for_whole_vectors_of_16_bits():
 
     assert [way(n, 2) for n in (3136, 20000, 200704)] == [(224, 2, False), (320, 2, False), (256, 2, True)]
     assert [way(n, 4) for n in (1568, 10000, 100352)] == [(224, 1, False), (320, 1, False), (512, 2, True)]
-    assert [way(n, 2)[1:] for n in (20001, 4096, 32768)] == [(1, False)] * 3
-    assert way(3137, 2) == (128, 2, False)  # by a rule for those that end so
+    assert [way(n, 2)[1:] for n in (24001, 4096, 32768)] == [(1, False)] * 3
+    assert way(3137, 2) == (128, 2, False) and way(20001, 2)[1:] == (2, False)  # by rules for those that end so
 
 
 def test_schedules():
