@@ -15,6 +15,13 @@ constexpr int ARCHS[] = {__CUDA_ARCH_LIST__};
 constexpr int ARCHS[] = {800, 900, 1000};
 #endif
 
+// The one of them that a device runs, 0 where it runs none: 90 for sm_90.
+inline int built_for(int arch) {
+    int built = 0;
+    for (int a : ARCHS) built = a / 10 <= arch && a / 10 > built ? a / 10 : built;
+    return built;
+}
+
 // An operand of a pass over rows: strides along the rows' dims and then along a row's. No bytes: an index, which has no memory. `rows`
 // counts the rows' dims that it is declared with.
 struct RowOperand { const void* pointer; const i64* stride; int bytes; bool element; int rows; i64 gather_size = 0, gather_stride = 0; };

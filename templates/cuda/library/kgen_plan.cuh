@@ -200,10 +200,8 @@ template <int K> struct RowPlan : RowDims<K> {
         const int size = asked.bytes;
         Limits most = limits(arch);
         if (f.readings == 0 || f.readings > MOST_READINGS) most.cluster = 0;
-        int built = 0;  // the one of the file's architectures that the device runs
-        for (int a : ARCHS) built = a / 10 <= arch && a / 10 > built ? a / 10 : built;
         const bool measured = host::known(f) && vec > 1 && !across;
-        const Rules steps = measured ? ladder(built, kind(f)) : Rules{nullptr, 0};
+        const Rules steps = measured ? ladder(built_for(arch), kind(f)) : Rules{nullptr, 0};
         const bool shifted = most.cluster > 0 && f.readings > 1 && inner.count % vec != 0 && parameters() > 1;
         const bool several = inner.rank > 1 && vec > 4 && f.readings > 1;
         const bool ends = ending(f, vec) && inner.rank == 1 && inner.count % vec != 0 && (f.readings == 1 || parameters() < 2);

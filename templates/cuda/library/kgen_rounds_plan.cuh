@@ -69,17 +69,20 @@ struct SumsOf {
         }
         return {{r.threads, r.team, vectors, 3, r.team * vectors}, r.blocks};
     }
+    // The vectors of a thread by a rule: as many as it says, or as there is room for the sums of.
+    constexpr int vectors_of(const Round& r, int vec) const {
+        const int wanted = wider(1, r.elements / vec), most = wider(1, PARTIALS / (sums() * vec));
+        return wanted < most ? wanted : most;
+    }
     // The first that takes a row and that a device has room for: as many blocks, then as many rows, as there is memory. `moved` is the
     // bytes of a vector of all that moves.
     constexpr Taken take(i64 chunks, int vec, int moved, bool across, int arch) const {
         const Limits device = limits(arch);
-        const int most = wider(1, PARTIALS / (sums() * vec));
         const int cluster = rows.readings > 0 && rows.readings <= MOST_READINGS / 2 ? device.cluster : 0;
         const RoundRules all = rounds(across, vec > 4, sums() > 1);
         for (int i = 0; i < all.count; i++) {
             const Round& r = all.at[i];
-            const int vectors = wider(1, r.elements / vec);
-            Taken found = of(r, chunks, vectors < most ? vectors : most, cluster, arch);
+            Taken found = of(r, chunks, vectors_of(r, vec), cluster, arch);
             if (found.blocks == 0 || r.least * vec > moved) continue;
             const Team& t = found.team;
             const i64 taken = i64(wider(t.most, t.threads)) * t.vectors, row = taken * moved, bytes = row > 1 ? row : 1;
@@ -141,13 +144,15 @@ template <int STEPS> struct RoundKernels {
                 b.keep = b.stages = 0;
                 for (b.step = 0; split && b.step < STEPS; b.step++) add(b);
             };
-            for (i64 chunks = 1; !known && !split && chunks < ANY / 2; chunks += chunks < 32 || chunks >= 512 ? chunks : 32) {
-                visit(chunks);
-                if (chunks >= 512 && !split) visit(2 * chunks - 1);
-            }
-            const RoundRules all = rounds(across, vec > 4, s.sums() > 1);  // and where one of them ends
+            for (i64 chunks = 1; !known && !split && chunks < ANY / 2; chunks += chunks < 32 || chunks >= 512 ? chunks : 32) visit(chunks);
+            const RoundRules all = rounds(across, vec > 4, s.sums() > 1);  // and where one of them ends, or has other blocks
             for (int i = 0; !known && i < all.count; i++) {
-                for (i64 more = 0; more < 2 && all.at[i].longest < ANY / 2; more++) visit(all.at[i].longest + more);
+                const Round& r = all.at[i];
+                const i64 each = s.vectors_of(r, vec), clusters = r.where == CLUSTER && own.cluster > 0 ? own.cluster : 1;
+                for (i64 more = 0; more < 2; more++) {
+                    if (r.longest < ANY / 2) visit(r.longest + more);
+                    for (i64 reach = clusters * r.threads * each; reach >= 32 * each; reach /= 2) visit(reach + more);
+                }
             }
         }
     }
@@ -198,10 +203,10 @@ template <int K> struct RoundsPlan : RowDims<K> {
         : Base(dims, outer, sizes, given, P::FACTS, true), kernels(P::KERNELS.at), count(P::KERNELS.count) {
         if (row.count == 0 && inner.count == 0) return;
         if (row.count == 0) row = {1, 0, {1}, {}};  // a kernel divides by sizes
-        int built = 0;  // of the file's architectures the one that a later device runs, whose kernels it takes where it would have others
-        for (int a : ARCHS) built = a / 10 <= arch && a / 10 > built ? a / 10 : built;
         attempt<P>(arch);
-        if (!served && built > 0 && limits(built).shared <= limits(arch).shared) attempt<P>(built);
+        const int built = built_for(arch);  // a later device takes the file's own steps where it would have others, and has room for them
+        const Limits own = limits(arch), asked = limits(built);
+        if (!served && built > 0 && asked.shared <= own.shared && asked.cluster <= own.cluster) attempt<P>(built);
     }
     template <typename P> void attempt(int arch) {
         Taken found = P::SUMS.take(inner.count / vec, vec, f.size(P::SUMS.moving, vec), across, arch);
