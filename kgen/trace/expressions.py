@@ -287,7 +287,7 @@ class Expressions(Calls):
                     return value if result is None else self.refuse_mixed(part)
                 if k == len(node.values) - 1 and result is None:
                     return value
-                if result is not None and not (isinstance(value.value, bool) and self.type_of(result) in (BOOL, boolean)):
+                if result is not None and not (isinstance(value.value, bool) and self.type_of(result) in (None, BOOL, boolean)):
                     raise self.refuse(f"`{op}` of what is no bool is one of its operands", part, "choose it, as in `3 if k > 0 else 0`")
                 continue
             value = self.lift(value, part)

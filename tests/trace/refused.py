@@ -459,3 +459,8 @@ def a_length(x: "T[B, N]"):
 @case
 def inverted_mask(x: "T[N]", mask: "bool[N]"):
     return x * (1 - mask)
+
+
+@case
+def unknown_beside_a_constant(x: "T[N]", k: int):
+    return x * (k.nothing > 0 and True)
