@@ -135,11 +135,15 @@ class KgenError(ValueError):
         return type(self), (list(self.diagnostics), self.source)
 
 
+def article(noun: str) -> str:
+    """A noun with "a" or "an"."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
 def expect(x: object, kinds: type | tuple[type, ...], said: str, help: str) -> None:
     """Raise `KgenError` where an argument is none of these types; `said` is what it should be."""
     if not isinstance(x, kinds):
-        noun = type(x).__name__
-        raise KgenError(f"{said}, not {'an' if noun[0] in 'aeiou' else 'a'} {noun}", help=help)
+        raise KgenError(f"{said}, not {article(type(x).__name__)}", help=help)
 
 
 class TooLong(KgenError):

@@ -14,7 +14,7 @@ from typing import Any
 
 from kgen import sized
 from kgen.check import Kernel, Parameter, ResultDecl
-from kgen.errors import KgenError
+from kgen.errors import KgenError, article
 from kgen.optional import is_none
 from kgen.passes import Workspace
 from kgen.places import needing
@@ -170,11 +170,6 @@ def _check_memory(kernel: Kernel, name: str, t: Any) -> None:
 def wrong(kernel: Kernel, message: str, help: str = "") -> KgenError:
     """The error of a call of a kernel."""
     return KgenError(f"{kernel.name}: {shown_dims(message)}", help=help)
-
-
-def article(noun: str) -> str:
-    """A noun with "a" or "an"."""
-    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def declared(kernel: Kernel, p: Parameter) -> str:
