@@ -161,7 +161,7 @@ PERSISTENT_EDGES = {
         Round(0, 0, 0, 0, 0, "none", 768),
         Round(128, 128, 40, 5, 2, "cluster", 1280, once=True),
         Round(128, 128, 64, 3, 2, "cluster", 6144, once=True, every=True),
-        Round(128, 128, 56, 3, 2, "cluster", 6400, once=True, every=True),  # eight blocks of 50,257 elements, not seven
+        Round(128, 128, 56, 3, 2, "cluster", 6400, once=True, every=True),  # 50,257 by seven vectors a thread, not eight
         Round(128, 128, 64, 3, 2, "cluster", 8192, once=True, every=True),
     ),
     (False, False): (

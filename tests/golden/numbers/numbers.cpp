@@ -285,7 +285,7 @@ template <typename Body> inline void parallel(bool pays, int64_t n, const Body& 
 #ifdef __AVX512F__
 constexpr bool ASKS_FOR_ALL = true;
 #else
-constexpr bool ASKS_FOR_ALL = false;  // on a Zen 3 it is slower to ask for what is written, and for floats of 32 bits
+constexpr bool ASKS_FOR_ALL = false;  // on a Zen 3 it is slower to ask for what is written, and in the mean for floats of 32 bits
 #endif
 
 // Asks for what lies a page behind a group: the processor's own guesses end with a page.
